@@ -63,7 +63,7 @@ pub(crate) struct Cli {
 
     /// Read objects as they were at this snapshot of the pool.
     #[arg(short, long, global = true, value_name = "NAME")]
-    pub(crate) snap: Option<String>,
+    pub(crate) snap: Option<Name>,
 
     /// Read objects as they were at the snapshot of this number.
     #[arg(long, global = true, value_name = "NUMBER", conflicts_with = "snap")]
@@ -416,23 +416,23 @@ pub(crate) enum Lock {
     /// List an object's locks.
     List { object: Name },
     /// Show who holds a lock.
-    Info { object: Name, name: String },
+    Info { object: Name, name: Name },
     /// Take a lock. It is kept when this program ends.
     Get {
         object: Name,
-        name: String,
+        name: Name,
         /// Exclusive, or shared with whoever names the same tag.
         #[arg(long, value_parser = PossibleValuesParser::new(["exclusive", "shared"]), default_value = "exclusive")]
         lock_type: String,
         /// Tells one holding of a client from another.
         #[arg(long, default_value = "", hide_default_value = true)]
-        lock_cookie: String,
+        lock_cookie: Name,
         /// What who shares the lock must name.
         #[arg(long, default_value = "", hide_default_value = true)]
-        lock_tag: String,
+        lock_tag: Name,
         /// For people.
         #[arg(long, default_value = "", hide_default_value = true)]
-        lock_description: String,
+        lock_description: Name,
         /// Seconds for which it is held; 0: until it is given up.
         #[arg(long, default_value_t = 0)]
         lock_duration: u32,
@@ -440,12 +440,12 @@ pub(crate) enum Lock {
     /// Take a lock away from whoever holds it.
     Break {
         object: Name,
-        name: String,
+        name: Name,
         /// Whoever holds it, as `info` names it: client.NUMBER.
         locker: String,
         /// Its cookie.
         #[arg(long, default_value = "", hide_default_value = true)]
-        lock_cookie: String,
+        lock_cookie: Name,
     },
 }
 

@@ -17,7 +17,7 @@ pub(crate) struct Client {
     builder: Builder,
     pool: Option<String>,
     namespace: Name,
-    snap: Option<String>,
+    snap: Option<Name>,
     snap_id: Option<u64>,
     /// Whether the pool is to be made.
     create: bool,
@@ -65,8 +65,8 @@ impl Client {
     }
 
     /// Pool, namespace and snapshot, as far as they were named.
-    pub(crate) fn place(&self) -> (Option<&str>, &Name, Option<&str>) {
-        (self.pool.as_deref(), &self.namespace, self.snap.as_deref())
+    pub(crate) fn place(&self) -> (Option<&str>, &Name, Option<&Name>) {
+        (self.pool.as_deref(), &self.namespace, self.snap.as_ref())
     }
 
     /// The configuration, as far as it is known without a cluster.
@@ -79,7 +79,7 @@ impl Client {
         waits::tell(waits.clone());
         let conf = self.conf()?;
         let rados = self.builder.waits(&waits).connect().await.context(|| "connect".to_owned())?;
-        log::follow(&conf.with_monitors(rados.monitors_settings()))?;
+        log::follow(&conf, &rados)?;
         if let Some(observed) = self.observed {
             // A command connects once.
             let _ = observed.set(rados.observe());
@@ -100,7 +100,9 @@ impl Client {
         let ioctx = rados.ioctx(&name).await.context(|| format!("open pool {name}"))?;
         let mut ioctx = ioctx.with_namespace(namespace.as_bytes()).with_locator(locator);
         if let Some(snap) = snap {
-            let id = ioctx.snapshot(&snap).context(|| format!("open snapshot {snap} of pool {name}"))?.id;
+            let what = || format!("open snapshot {snap} of pool {name}");
+            let none = || Failure::of(Errno::ENOENT, what(), "there is none whose name is not UTF-8");
+            let id = ioctx.snapshot(snap.as_text().ok_or_else(none)?).context(what)?.id;
             ioctx = ioctx.at_snapshot(id);
         }
         if let Some(id) = snap_id {

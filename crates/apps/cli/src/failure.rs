@@ -112,7 +112,7 @@ mod tests {
     #[test]
     fn the_status_is_the_errno_where_that_is_wanted() {
         let failed = |why: loligo_rbd::Error| Err::<(), _>(why).context(String::new).expect_err("it failed");
-        let none = || failed(loligo_rbd::Error::NoImage("i".to_owned()));
+        let none = || failed(loligo_rbd::Error::NoImage("i".into()));
         assert_eq!((none().status(), none().ending_with_errno().status()), (1, 2));
         let file = Err::<(), _>(io::Error::from_raw_os_error(17)).context(String::new);
         assert_eq!(file.expect_err("it failed").ending_with_errno().status(), 17);

@@ -9,7 +9,9 @@ use serde_json::json;
 use crate::args::{Format, Lock};
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
-use crate::name::Name;
+use crate::name::{Name, shown};
+use crate::object::print_lines;
+use crate::say::say_line;
 
 pub(crate) async fn run(pool: &Pool, command: &Lock) -> Result<(), Failure> {
     let io = &pool.ioctx;
@@ -42,16 +44,16 @@ pub(crate) async fn run(pool: &Pool, command: &Lock) -> Result<(), Failure> {
 async fn list(pool: &Pool, object: &Name) -> Result<(), Failure> {
     let names = pool.ioctx.locks(object.as_bytes()).await.context(|| pool.names("lock list", object))?;
     match pool.format {
-        Format::Plain => names.iter().for_each(|name| sayln!("{name}")),
+        Format::Plain => print_lines(names.iter())?,
         _ => {
-            let locks: Vec<_> = names.iter().map(|name| json!({"name": name})).collect();
-            pool.format.print("object", "item", &json!({"objname": object.json(), "locks": locks}));
+            let locks: Vec<_> = names.iter().map(|name| json!({"name": shown(name)})).collect();
+            pool.format.print("object", "item", &json!({"objname": shown(object), "locks": locks}));
         }
     }
     Ok(())
 }
 
-async fn info(pool: &Pool, object: &Name, name: &str) -> Result<(), Failure> {
+async fn info(pool: &Pool, object: &Name, name: &Name) -> Result<(), Failure> {
     let what = || format!("{} {name}", pool.names("lock info", object));
     let lock = pool.ioctx.lock_info(object.as_bytes(), name).await.context(what)?;
     let mode = match lock.mode {
@@ -64,8 +66,8 @@ async fn info(pool: &Pool, object: &Name, name: &str) -> Result<(), Failure> {
         let holder = |holder: &LockHolder| {
             json!({
                 "name": holder.client.to_string(),
-                "cookie": holder.cookie,
-                "description": holder.description,
+                "cookie": shown(&holder.cookie),
+                "description": shown(&holder.description),
                 "expiration": expires(holder).unwrap_or_else(|| UTime::default().to_string()),
                 "addr": address(&holder.addr),
             })
@@ -74,20 +76,21 @@ async fn info(pool: &Pool, object: &Name, name: &str) -> Result<(), Failure> {
         pool.format.print(
             "lock",
             "item",
-            &json!({"name": name, "type": mode, "tag": lock.tag, "lockers": lockers}),
+            &json!({"name": shown(name), "type": mode, "tag": shown(&lock.tag), "lockers": lockers}),
         );
         return Ok(());
     }
-    sayln!("{name}: {mode}, tag '{}', {} hold it", lock.tag, lock.holders.len());
+    let (name, tag, count) = (shown(name), shown(&lock.tag), lock.holders.len());
+    say_line(&format!("{name}: {mode}, tag '{tag}', {count} hold it"));
     for holder in &lock.holders {
         let until = expires(holder).unwrap_or_else(|| "it is given up".to_owned());
-        sayln!(
+        say_line(&format!(
             "  {} cookie '{}' at {} until {until} {}",
             holder.client,
-            holder.cookie,
+            shown(&holder.cookie),
             address(&holder.addr),
-            holder.description
-        );
+            shown(&holder.description)
+        ));
     }
     Ok(())
 }

@@ -46,7 +46,6 @@ mod waits;
 mod watch;
 mod words;
 
-use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
@@ -155,7 +154,7 @@ fn run() -> Result<(), Failure> {
 /// The command line with what `CEPH_ARGS` adds to it; where both name an option, the command line wins.
 fn parsed(
     environment: Vec<String>,
-    (line, bytes): (Vec<String>, Vec<OsString>),
+    (line, bytes): (Vec<String>, usize),
     known: &clap::Command,
     called: CalledAs,
 ) -> Result<Cli, Failure> {

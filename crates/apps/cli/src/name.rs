@@ -1,74 +1,11 @@
 //! Names: any bytes, as RADOS has them; and how JSON shows those that are no text.
 
-use std::ffi::{OsStr, OsString};
-use std::fmt;
 use std::io;
-use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::Path;
 
+pub(crate) use loligo_wire::Name;
 use serde::Serialize as _;
 use serde_json::Value;
 use serde_json::ser::{Formatter, Serializer};
-
-/// What a word of the command line names, or holds: an object, an attribute, a key, a value.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Name(Vec<u8>);
-
-impl Name {
-    pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-
-    /// As text, where what it names is text everywhere.
-    pub(crate) fn as_text(&self) -> Option<&str> {
-        str::from_utf8(&self.0).ok()
-    }
-
-    /// As that of a file.
-    pub(crate) fn as_path(&self) -> &Path {
-        Path::new(OsStr::from_bytes(&self.0))
-    }
-
-    /// As a value of JSON.
-    pub(crate) fn json(&self) -> Value {
-        text(&self.0)
-    }
-}
-
-impl From<OsString> for Name {
-    fn from(word: OsString) -> Self {
-        Self(word.into_vec())
-    }
-}
-
-impl From<&str> for Name {
-    fn from(text: &str) -> Self {
-        Self(text.as_bytes().to_vec())
-    }
-}
-
-impl From<Vec<u8>> for Name {
-    fn from(bytes: Vec<u8>) -> Self {
-        Self(bytes)
-    }
-}
-
-impl AsRef<[u8]> for Name {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-/// For messages: a byte that belongs to no character is `\xNN`.
-impl fmt::Display for Name {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for chunk in self.0.utf8_chunks() {
-            f.write_str(chunk.valid())?;
-            chunk.invalid().iter().try_for_each(|byte| write!(f, "\\x{byte:02x}"))?;
-        }
-        Ok(())
-    }
-}
 
 /// Begins what stands for a byte that is no text, within a value of JSON that is not printed yet: this
 /// character and the one of the byte's number. Twice it stands for itself.
@@ -76,6 +13,11 @@ const ESCAPE: char = '\u{10ffff}';
 
 /// Bytes as a value that [`line()`] prints so that they can be read back.
 pub(crate) fn text(bytes: &[u8]) -> Value {
+    Value::String(shown(bytes))
+}
+
+/// The same as a text, which [`as_bytes`] makes the bytes of again.
+pub(crate) fn shown(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
         for c in chunk.valid().chars() {
@@ -86,10 +28,10 @@ pub(crate) fn text(bytes: &[u8]) -> Value {
         }
         chunk.invalid().iter().for_each(|byte| text.extend([ESCAPE, char::from(*byte)]));
     }
-    Value::String(text)
+    text
 }
 
-/// The bytes that [`text()`] has made a value of.
+/// The bytes that [`shown`] has made a text of.
 pub(crate) fn as_bytes(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut chars = text.chars();
@@ -141,18 +83,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn messages_show_each_byte() {
-        for (name, shown) in [
-            (&b"o"[..], "o"),
-            (b"\xff", "\\xff"),
-            (b"a\xc3b\xff\xfe", "a\\xc3b\\xff\\xfe"),
-            ("ä\n".as_bytes(), "ä\n"),
-        ] {
-            assert_eq!(Name::from(name.to_vec()).to_string(), shown);
-        }
-    }
 
     #[test]
     fn json_shows_bytes_that_python_reads_back() {

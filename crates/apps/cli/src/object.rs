@@ -100,7 +100,7 @@ async fn stat(pool: &Pool, object: &Name) -> Result<(), Failure> {
             return print_bytes(&[begin.as_bytes(), object.as_bytes(), end.as_bytes()].concat());
         }
         _ => {
-            let shown = json!({"object": object.json(), "size": stat.size, "mtime": mtime.to_string()});
+            let shown = json!({"object": name::text(object), "size": stat.size, "mtime": mtime.to_string()});
             pool.format.print("object", "item", &shown);
         }
     }

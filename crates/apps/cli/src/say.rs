@@ -65,6 +65,14 @@ macro_rules! say {
     ($($text:tt)*) => { $crate::say::say(format_args!($($text)*)) };
 }
 
+/// The same for a line that has names in it as [`crate::name::shown`] writes them: they are printed as their
+/// bytes.
+pub(crate) fn say_line(line: &str) {
+    let mut bytes = crate::name::as_bytes(line);
+    bytes.push(b'\n');
+    say_bytes(&bytes);
+}
+
 /// `println!`, but see [`fn@say`].
 macro_rules! sayln {
     () => { $crate::say::say(format_args!("\n")) };

@@ -84,7 +84,7 @@ async fn list_clones(pool: &Pool, object: &Name) -> Result<(), Failure> {
             json!({"id": id(clone), "snapshots": ids(clone), "size": clone.size, "overlap": overlap})
         };
         let clones: Vec<_> = known.clones.iter().map(clone).collect();
-        pool.format.print("object", "item", &json!({"name": object.json(), "clones": clones}));
+        pool.format.print("object", "item", &json!({"name": name::text(object), "clones": clones}));
         return Ok(());
     }
     print_bytes(&[object.as_bytes(), b":\ncloneid\tsnaps\tsize\toverlap\n"].concat())?;

@@ -1,6 +1,7 @@
 //! Our options and words in `CEPH_ARGS`: they are read among the command line's, which come later and so win.
 
 use std::ffi::OsString;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 use clap::{Arg, ArgAction, Command};
 use loligo_conf as conf;
@@ -290,28 +291,39 @@ pub(crate) fn own<'a>(root: &'a Command, line: &[String]) -> impl Fn(&str) -> bo
     move |word| option_of(word, &commands).is_some()
 }
 
-/// The command line as text, and the words of it that are none. In the text these are a zero byte and their
-/// number: no word of a command line has a zero byte.
-pub(crate) fn texts(line: impl Iterator<Item = OsString>) -> (Vec<String>, Vec<OsString>) {
-    let mut bytes = Vec::new();
+/// The command line as text, and how many bytes of it are none. In the text each of these is a zero byte and
+/// its two digits: no word of a command line has a zero byte. Words may be joined and cut apart in that form.
+pub(crate) fn texts(line: impl Iterator<Item = OsString>) -> (Vec<String>, usize) {
+    let mut count = 0;
     let text = |word: OsString| {
-        word.into_string().unwrap_or_else(|word| {
-            bytes.push(word);
-            format!("\0{}", bytes.len() - 1)
-        })
+        let mut text = String::with_capacity(word.len());
+        for chunk in word.as_bytes().utf8_chunks() {
+            text.push_str(chunk.valid());
+            count += chunk.invalid().len();
+            chunk.invalid().iter().for_each(|byte| text.push_str(&format!("\0{byte:02x}")));
+        }
+        text
     };
-    (line.map(text).collect(), bytes)
+    (line.map(text).collect(), count)
 }
 
-/// The words again, with those that are no text; `None` if one of these was taken for the value of an option.
-pub(crate) fn with_bytes(words: Vec<String>, bytes: Vec<OsString>) -> Option<Vec<OsString>> {
-    let mut left: Vec<Option<OsString>> = bytes.into_iter().map(Some).collect();
-    let word = |word: String| match word.strip_prefix('\0').and_then(|number| number.parse::<usize>().ok()) {
-        Some(number) => left.get_mut(number)?.take(),
-        None => Some(OsString::from(word)),
+/// The words again, with the bytes that are no text; `None` if fewer than these are left: one was taken for
+/// the value of an option of the configuration.
+pub(crate) fn with_bytes(words: Vec<String>, count: usize) -> Option<Vec<OsString>> {
+    let mut found = 0;
+    let word = |word: String| {
+        let mut parts = word.split('\0');
+        let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+        for part in parts {
+            let (digits, rest) = part.split_at_checked(2)?;
+            bytes.push(u8::from_str_radix(digits, 16).ok()?);
+            bytes.extend_from_slice(rest.as_bytes());
+            found += 1;
+        }
+        Some(OsString::from_vec(bytes))
     };
     let words = words.into_iter().map(word).collect::<Option<Vec<_>>>()?;
-    left.iter().all(Option::is_none).then_some(words)
+    (found >= count).then_some(words)
 }
 
 /// The commands that the words name, from the program down, and where the last one's words begin.
@@ -411,12 +423,14 @@ mod tests {
 
     #[test]
     fn words_that_are_no_text_come_back() {
-        use std::os::unix::ffi::OsStringExt as _;
-        let line = [&b"loligo"[..], b"/tmp/\xff", b"", b"\xfe"].map(|word| OsString::from_vec(word.to_vec()));
-        let (words, bytes) = texts(line.clone().into_iter());
-        assert_eq!(words, ["loligo", "\u{0}0", "", "\u{0}1"]);
-        assert_eq!(with_bytes(words.clone(), bytes.clone()).as_deref(), Some(&line[..]));
-        assert_eq!(with_bytes(words[..3].to_vec(), bytes), None, "one has gone into the configuration");
+        let word = |word: &[u8]| OsString::from_vec(word.to_vec());
+        let line = [&b"loligo"[..], b"/tmp/\xff", b"", b"\xfea\xc3"].map(word);
+        let (mut words, count) = texts(line.clone().into_iter());
+        assert_eq!(words, ["loligo", "/tmp/\0ff", "", "\0fea\0c3"]);
+        assert_eq!(with_bytes(words.clone(), count).as_deref(), Some(&line[..]));
+        assert_eq!(with_bytes(words[..3].to_vec(), count), None, "one has gone into the configuration");
+        words[3].insert_str(0, "q/");
+        assert_eq!(with_bytes(words, count).expect("all are there")[3], word(b"q/\xfea\xc3"));
     }
 
     #[test]

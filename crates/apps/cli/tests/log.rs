@@ -142,3 +142,96 @@ fn a_client_follows_what_the_monitor_says_of_its_log() {
     fs::remove_dir_all(dir).unwrap();
     fs::remove_file(path).unwrap();
 }
+
+/// Has a monitor set an option of the client, or take it back.
+fn configure(conf: &Path, settings: &[(&str, Option<&str>)]) {
+    tokio::runtime::Runtime::new().unwrap().block_on(async {
+        let rados = Builder::new().conf_file(conf.to_str().unwrap()).connect().await.unwrap();
+        for (name, value) in settings {
+            let command = match value {
+                Some(value) => format!(
+                    r#"{{"prefix":"config set","who":"client.admin","name":"{name}","value":"{value}"}}"#
+                ),
+                None => format!(r#"{{"prefix":"config rm","who":"client.admin","name":"{name}"}}"#),
+            };
+            rados.mon_command(&command, Bytes::new()).await.unwrap();
+        }
+        rados.shutdown().await;
+    });
+}
+
+/// Waits until a file has a text; how long is not looked at, but for what never comes.
+fn comes(path: &Path, text: &str) -> String {
+    for _ in 0..3000 {
+        let log = fs::read_to_string(path).unwrap_or_default();
+        if log.contains(text) {
+            return log;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    panic!("'{text}' never comes to {}", path.display());
+}
+
+/// A program that runs follows what the monitors say of its log from then on.
+fn follows_while_it_runs(program: &mut Child, conf: &Path, what: &str) {
+    let [first, second] = ["first", "second"]
+        .map(|name| env::temp_dir().join(format!("loligo-cli-{what}-{name}.{}.log", std::process::id())));
+    // Each change of the settings is a message, which the log tells of at this level.
+    configure(conf, &[("log_file", first.to_str()), ("debug_ms", Some("20"))]);
+    configure(conf, &[("log_max_recent", Some("500"))]);
+    comes(&first, " msgr: ");
+    configure(conf, &[("log_file", second.to_str()), ("log_max_recent", Some("501"))]);
+    comes(&second, " msgr: ");
+    assert!(program.try_wait().unwrap().is_none(), "it goes on");
+    configure(conf, &[("debug_ms", None), ("log_max_recent", None), ("log_file", None)]);
+    for path in [first, second] {
+        fs::remove_file(path).unwrap();
+    }
+}
+
+#[test]
+fn programs_follow_the_monitors_while_they_run() {
+    let server = Server::start("log-runs", &[]);
+    let conf = server.1.join("ceph.conf");
+    let ours = |words: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_loligo"));
+        command.arg("-c").arg(&conf).args(["-p", "p"]).args(words).env_remove("CEPH_ARGS");
+        command.env_remove("CEPH_CONF").stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+    };
+    assert!(ours(&["create", "o"]).status().unwrap().success());
+    assert!(ours(&["rbd", "create", "i", "--size", "1M"]).status().unwrap().success());
+    let mut watch = ours(&["watch", "o"]).spawn().unwrap();
+    follows_while_it_runs(&mut watch, &conf, "watch");
+    drop(watch.stdin.take());
+    assert!(watch.wait().unwrap().success());
+    let socket = server.1.join("nbd.sock");
+    let mut gateway =
+        ours(&["nbd", "serve", "--export", "d=rbd:p/i", "--unix", socket.to_str().unwrap()]).spawn().unwrap();
+    let mut ready = String::new();
+    BufReader::new(gateway.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    assert!(ready.starts_with("ready "), "{ready}");
+    follows_while_it_runs(&mut gateway, &conf, "gateway");
+    let killed = Command::new("kill").args(["-TERM", &gateway.id().to_string()]).status().unwrap();
+    assert!(killed.success() && gateway.wait().unwrap().success());
+    fs::remove_dir_all(server.stop()).unwrap();
+}
+
+/// The gateway's log obeys the options of its command line, as the other commands' do.
+#[test]
+fn the_gateway_logs_where_it_is_told() {
+    let path = env::temp_dir().join(format!("loligo-cli-gateway.{}.log", std::process::id()));
+    let socket = env::temp_dir().join(format!("loligo-cli-gateway.{}.sock", std::process::id()));
+    let mut gateway = loligo()
+        .args(["--log-file", path.to_str().unwrap(), "--debug-client", "20", "nbd", "serve"])
+        .args(["--export", "d=memory:1M", "--unix", socket.to_str().unwrap()])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut ready = String::new();
+    BufReader::new(gateway.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    assert!(path.exists(), "the log is there: {ready}");
+    let killed = Command::new("kill").args(["-TERM", &gateway.id().to_string()]).status().unwrap();
+    assert!(killed.success() && gateway.wait().unwrap().success());
+    fs::remove_file(path).unwrap();
+}

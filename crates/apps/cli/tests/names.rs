@@ -1,4 +1,5 @@
-//! Any byte string is a name: of an object, a namespace, a locator, an attribute, a key. What one program
+//! Any byte string is a name: of an object, a striped file, a namespace, a locator, an attribute, a key, a
+//! lock. What one program
 //! makes the other finds; LOLIGO_STOCK_CONF names a stock cluster's ceph.conf, whose pool `p` is used.
 
 use std::ffi::{OsStr, OsString};
@@ -92,19 +93,65 @@ fn names_are_any_bytes() {
             &[b"touch", name],
             &[b"cp", name, b"located"],
             &[b"listwatchers", name],
-            &[b"lock", b"get", name, b"l"],
-            &[b"lock", b"list", name],
+            &[
+                b"lock",
+                b"get",
+                name,
+                name,
+                b"--lock-cookie",
+                name,
+                b"--lock-tag",
+                name,
+                b"--lock-type",
+                b"shared",
+            ],
             &[b"rm", b"located"],
             &[b"--object-locator", name, b"stat", b"located"],
         ] {
             run(words);
         }
+        assert_eq!(run(&[b"lock", b"list", name]), [name, b"\n"].concat());
+        let info = run(&[b"lock", b"info", name, name]);
+        assert!(info.starts_with(&[name, b": shared, tag '", name, b"', 1 hold it\n"].concat()), "{info:?}");
         remove(&conf, OURS, name);
         // Of what is not there the message has one line, and each byte.
         let missing = output(&conf, OURS, &[b"stat", name]);
         let said = String::from_utf8(missing.stderr).expect("text");
         assert!(missing.status.code() == Some(1) && said.lines().count() == 1, "{said:?}");
     }
+}
+
+#[test]
+fn striped_files_may_have_any_name() {
+    let server = Server::memory().pool("p").start().expect("the server starts");
+    let conf = OsString::from_vec(server.conf().as_os_str().as_bytes().to_vec());
+    let content = std::fs::read(OsStr::from_bytes(FILE)).expect("there");
+    for name in NAMES {
+        let run = |words: &[&[u8]]| run(&conf, OURS, &[&[&b"file"[..]], words].concat());
+        let copy = [name, b"2"].concat();
+        run(&[b"put", name, FILE]);
+        assert!(run(&[b"cat", name]) == content);
+        run(&[b"append", name, FILE]);
+        assert!(run(&[b"get", name, b"-"]) == content.repeat(2));
+        run(&[b"setxattr", name, name, name]);
+        assert_eq!(run(&[b"getxattr", name, name]), name);
+        assert_eq!(run(&[b"listxattr", name]), [name, b"\n"].concat());
+        run(&[b"cp", name, &copy]);
+        assert_eq!(run(&[b"ls", &copy]), [&copy, &b"\n"[..]].concat());
+        assert!(run(&[b"ls", b"-l", &copy]).ends_with(&[b"  ", &copy[..], b"\n"].concat()));
+        assert!(run(&[b"stat", &copy]).starts_with(&[b"p/", &copy[..], b" mtime "].concat()));
+        assert!(run(&[b"layout", name, b"--offset", b"0"]).windows(name.len()).any(|part| part == name));
+        run(&[b"truncate", name, b"5"]);
+        run(&[b"rmxattr", name, name]);
+        run(&[b"rm", name, &copy]);
+        assert_eq!(run(&[b"ls"]), b"");
+        let missing = output(&conf, OURS, &[b"file", b"stat", name]);
+        let said = String::from_utf8(missing.stderr).expect("text");
+        assert!(missing.status.code() == Some(1) && said.lines().count() == 1, "{said:?}");
+    }
+    run(&conf, OURS, &[b"file", b"put", b"f\xff", FILE]);
+    let listed = run(&conf, OURS, &[b"--format", b"json", b"file", b"ls"]);
+    assert_eq!(listed, b"[{\"name\":\"f\\udcff\"}]\n");
 }
 
 /// JSON has no bytes; `\udcNN` is the byte NN, as Python's `surrogateescape` reads and writes it.

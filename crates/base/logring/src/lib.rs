@@ -97,7 +97,7 @@ mod sync;
 
 #[cfg(not(loom))]
 pub use self::{
-    logger::{Config, Logger, StartError, dump, flush, reopen, start},
+    logger::{Config, Logger, StartError, dump, flush, redirect, reopen, start},
     raw::{Of, Raw, TEXT_BYTES_MAX, Taken, Text, Wire, text},
     sink::Sink,
     subsys::{Levels, OptionError, Subsys, levels, set_levels, set_option},

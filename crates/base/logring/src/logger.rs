@@ -44,6 +44,9 @@ static NUDGED: AtomicBool = AtomicBool::new(false);
 /// The log thread, so that it does not wait for itself.
 static THREAD: AtomicU64 = AtomicU64::new(0);
 
+/// Where the log shall go from the next time on that it is opened again.
+static NEXT: Arrivals<Output> = Arrivals::new();
+
 /// What the last log thread left for the next one: rings live longer than it.
 static LEFT: Arrivals<Merge> = Arrivals::new();
 
@@ -190,6 +193,19 @@ pub fn reopen() -> bool {
     ask(&REOPEN)
 }
 
+/// Has the log go elsewhere from now on; what was logged before is written where it went until then. False:
+/// there is no log.
+///
+/// # Errors
+/// The file cannot be opened; the log goes on where it was.
+pub fn redirect(sink: Sink) -> io::Result<bool> {
+    if !is_open() || is_log_thread() {
+        return Ok(false);
+    }
+    NEXT.add(Output::open(sink)?);
+    Ok(ask(&REOPEN))
+}
+
 fn ask(ticket: &Ticket) -> bool {
     is_open() && !is_log_thread() && {
         let number = ticket.ask();
@@ -327,6 +343,10 @@ impl Worker {
     }
 
     fn reopen(&mut self) {
+        if let Some(next) = NEXT.take().pop() {
+            self.output = next;
+            return;
+        }
         if let Err(e) = self.output.reopen() {
             let now = clock::ticks();
             let name = self.output.name();

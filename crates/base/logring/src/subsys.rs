@@ -59,6 +59,8 @@ macro_rules! subsystems {
         const NAMES: [(&str, &str); COUNT] = [$(($name, $alias)),*];
         /// The levels as configured, log in the high byte.
         static CONFIGURED: [AtomicU16; COUNT] = [$(AtomicU16::new($log << 8 | $gather)),*];
+        /// The levels where nothing is configured.
+        const DEFAULTS: [Levels; COUNT] = [$(Levels { log: $log, gather: $gather }),*];
     };
 }
 
@@ -105,6 +107,11 @@ impl Subsys {
     /// Its name.
     pub fn name(self) -> &'static str {
         NAMES[self.0 as usize].0
+    }
+
+    /// Its levels where nothing is configured.
+    pub fn default_levels(self) -> Levels {
+        DEFAULTS[self.0 as usize]
     }
 
     /// The names of its option: `debug_` and Ceph's name, then ours, which wins if both are set.

@@ -11,7 +11,7 @@ use std::thread;
 
 use loligo_logring::{
     Config, Levels, Logger, RING_BYTES, RINGS_BYTES_MAX, Sink, StartError, Subsys, dump, flush, line, log,
-    reopen, set_levels, set_option, start, text,
+    redirect, reopen, set_levels, set_option, start, text,
 };
 
 static TURN: Mutex<()> = Mutex::new(());
@@ -309,6 +309,22 @@ impl Write for Full {
     fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
+}
+
+#[test]
+fn it_goes_elsewhere_while_it_runs() {
+    let _turn = turn();
+    assert!(!redirect(Sink::Stderr).unwrap(), "there is none");
+    let (first, logger) = Memory::start();
+    log!(OSD, 1, "one");
+    assert!(redirect(Sink::File("/no/such/directory/log".into())).is_err());
+    log!(OSD, 1, "two");
+    let second = Memory::default();
+    assert!(redirect(Sink::Writer(Box::new(second.clone()))).unwrap());
+    log!(OSD, 1, "three");
+    logger.stop();
+    assert_eq!(first.lines(), [" 1 osd: one", " 1 osd: two"]);
+    assert_eq!(second.lines(), [" 1 osd: three"]);
 }
 
 #[test]

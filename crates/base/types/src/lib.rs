@@ -19,6 +19,7 @@ mod codec;
 mod entity;
 mod error;
 mod ids;
+mod name;
 mod time;
 
 pub use addr::{AddrKind, EntityAddr, EntityAddrVec};
@@ -26,4 +27,5 @@ pub use codec::{Decode, Encode, Reader, Writer};
 pub use entity::{EntityName, EntityNum, EntityType, ParseEntityNameError};
 pub use error::DecodeError;
 pub use ids::{Epoch, Eversion, GlobalId, Incarnation, OsdId, PgId, PoolId, SnapId, SpgId, Tid, Uuid};
+pub use name::Name;
 pub use time::UTime;

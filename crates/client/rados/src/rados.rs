@@ -15,6 +15,7 @@ use loligo_wire::message::mon::{
 use loligo_wire::message::osd::PoolStat;
 use loligo_wire::message::{Message, Msg};
 use loligo_wire::{Epoch, GlobalId, OsdId, PgId, PoolId, SnapId, Uuid};
+use tokio::sync::watch;
 
 use crate::Error;
 use crate::core::{Core, Lifeline};
@@ -64,6 +65,11 @@ impl Rados {
     /// What the monitors' configuration database has for this client (`ceph config set client …`), by option.
     pub fn monitors_settings(&self) -> BTreeMap<String, String> {
         self.core().cluster.monitors().config()
+    }
+
+    /// What the same has from now on, each time that it changes (`MConfig`).
+    pub fn watch_monitors_settings(&self) -> MonitorsSettings {
+        MonitorsSettings(self.core().cluster.monitors().watch_config())
     }
 
     /// The number that the monitors have given this client.
@@ -377,6 +383,19 @@ impl Rados {
             None => answer.await,
             Some(limit) => tokio::time::timeout(limit, answer).await.unwrap_or(Err(Error::Timeout(limit))),
         }
+    }
+}
+
+/// What the monitors' configuration database has for a client, as it changes.
+#[derive(Debug)]
+pub struct MonitorsSettings(watch::Receiver<BTreeMap<String, String>>);
+
+impl MonitorsSettings {
+    /// Waits for a change, and returns all there is then, by option; `None` when the client has ended. May be
+    /// dropped at any time.
+    pub async fn changed(&mut self) -> Option<BTreeMap<String, String>> {
+        self.0.changed().await.ok()?;
+        Some(self.0.borrow_and_update().clone())
     }
 }
 

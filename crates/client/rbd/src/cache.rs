@@ -32,9 +32,9 @@ use loligo_wire::rbd::feature;
 use tokio::sync::SemaphorePermit;
 
 use crate::Error;
-use crate::copyup::Before;
 use crate::image::{GATE_PLACES, Image, Inner};
 use crate::io::done;
+use crate::object_write::Before;
 use crate::room::PARTS_MAX;
 
 /// Held to see whether a read belongs to a stream: not for hits.

@@ -18,7 +18,7 @@ pub(crate) fn input(fill: impl FnOnce(&mut Writer)) -> Bytes {
 /// Calls a method that reads.
 pub(crate) async fn ask<T: Decode>(
     io: &IoCtx,
-    oid: &str,
+    oid: impl Into<Vec<u8>>,
     method: &'static str,
     fill: impl FnOnce(&mut Writer),
 ) -> Result<T, Error> {
@@ -28,7 +28,7 @@ pub(crate) async fn ask<T: Decode>(
 /// Calls a method that writes.
 pub(crate) async fn tell(
     io: &IoCtx,
-    oid: &str,
+    oid: impl Into<Vec<u8>>,
     method: &str,
     fill: impl FnOnce(&mut Writer),
 ) -> Result<(), Error> {
@@ -41,11 +41,11 @@ const NAMES_AT_A_TIME: u64 = 1024;
 /// All of a list that is answered in parts, in the order of the names. An object that is not there has none.
 pub(crate) async fn listed<T: Decode>(
     io: &IoCtx,
-    oid: &str,
+    oid: impl Into<Vec<u8>>,
     method: &'static str,
-    name: fn(&T) -> &str,
+    name: fn(&T) -> &[u8],
 ) -> Result<Vec<T>, Error> {
-    let begin = |last: Option<&T>, w: &mut Writer| w.put(last.map_or("", name));
+    let begin = |last: Option<&T>, w: &mut Writer| w.blob(last.map_or(&[][..], name));
     match listed_behind(io, oid, method, begin, |one, last| name(one) > name(last)).await {
         Err(e) if e.is_not_found() => Ok(Vec::new()),
         all => all,
@@ -56,14 +56,14 @@ pub(crate) async fn listed<T: Decode>(
 /// stands behind another.
 pub(crate) async fn listed_behind<T: Decode>(
     io: &IoCtx,
-    oid: &str,
+    oid: impl Into<Vec<u8>>,
     method: &'static str,
     begin: impl Fn(Option<&T>, &mut Writer),
     follows: impl Fn(&T, &T) -> bool,
 ) -> Result<Vec<T>, Error> {
-    let mut all: Vec<T> = Vec::new();
+    let (mut all, oid): (Vec<T>, _) = (Vec::new(), oid.into());
     loop {
-        let page: Vec<T> = ask(io, oid, method, |w| {
+        let page: Vec<T> = ask(io, &*oid, method, |w| {
             begin(all.last(), w);
             w.u64(NAMES_AT_A_TIME);
         })

@@ -6,14 +6,14 @@
 use std::collections::BTreeSet;
 
 use loligo_rados::{Errno, IoCtx, PoolId, SnapId};
-use loligo_wire::Writer;
 use loligo_wire::rbd::{ChildSpec, ParentSpec, SnapInfo, SnapKind, op_feature};
+use loligo_wire::{Name, Writer};
 
 use crate::call::{ask, tell};
+use crate::header::Format;
 use crate::image::{Image, Inner, Mode, Which};
 use crate::images::gone;
 use crate::parent::{name_of, place_of};
-use crate::view::Format;
 use crate::{Error, names, namespaces, trash};
 
 /// A clone of a snapshot.
@@ -22,9 +22,9 @@ pub struct Child {
     /// The pool.
     pub pool: PoolId,
     /// The namespace.
-    pub namespace: String,
+    pub namespace: Name,
     /// The image's name.
-    pub name: String,
+    pub name: Name,
     /// Its id.
     pub id: String,
     /// Whether it lies in the trash.
@@ -37,7 +37,7 @@ impl Image {
     ///
     /// # Errors
     /// [`Error::NoSnapshot`]; a pool cannot be read.
-    pub async fn children(&self, snapshot: Option<&str>) -> Result<Vec<Child>, Error> {
+    pub async fn children(&self, snapshot: Option<&Name>) -> Result<Vec<Child>, Error> {
         let inner = &self.inner;
         inner.refresh().await?;
         let view = inner.view.load_full();
@@ -85,7 +85,7 @@ pub(crate) fn put_old_clone(w: &mut Writer, parent: &ParentSpec, id: &str) {
 impl Inner {
     /// The clone that this is, as its parent knows it.
     pub(crate) fn child_spec(&self) -> ChildSpec {
-        let nspace = String::from_utf8_lossy(self.io.namespace()).into_owned();
+        let nspace = Name::from(self.io.namespace());
         ChildSpec { pool: self.io.pool().0, image: self.id.clone(), nspace }
     }
 
@@ -108,7 +108,7 @@ impl Inner {
                 Err(e) if e.errno() == Errno::EPERM => Vec::new(),
                 namespaces => namespaces?,
             };
-            self.add_old_clones(&mut all, &io, String::new(), snap).await?;
+            self.add_old_clones(&mut all, &io, Name::new(), snap).await?;
             for namespace in namespaces {
                 self.add_old_clones(&mut all, &io.with_namespace(&*namespace), namespace, snap).await?;
             }
@@ -120,7 +120,7 @@ impl Inner {
         &self,
         all: &mut Vec<ChildSpec>,
         io: &IoCtx,
-        nspace: String,
+        nspace: Name,
         snap: SnapId,
     ) -> Result<(), Error> {
         let children: Result<BTreeSet<String>, Error> = ask(io, names::CHILDREN, "get_children", |w| {
@@ -165,12 +165,12 @@ impl Inner {
 }
 
 /// Removes a parent's snapshot that was kept for its clones only, of which the last is gone.
-async fn clear_snapshot(io: &IoCtx, header: &str, parent: &ParentSpec) -> Result<(), Error> {
+async fn clear_snapshot(io: &IoCtx, header: &Name, parent: &ParentSpec) -> Result<(), Error> {
     let snap: SnapInfo = ask(io, header, "snapshot_get", |w| w.u64(parent.snap.0)).await?;
     if !matches!(snap.kind, SnapKind::Trash { .. }) || snap.children > 0 {
         return Ok(());
     }
-    let which = Which::Known { name: &parent.image, id: &parent.image };
+    let which = Which::Known { name: parent.image.as_bytes(), id: &parent.image };
     let image = Image::open_at(io, which, None, Mode::ReadWrite).await?;
     let removed = image.remove_trashed_snapshot(parent.snap).await;
     image.close().await?;

@@ -2,13 +2,14 @@
 
 use loligo_rados::{Errno, IoCtx, PoolId};
 use loligo_wire::Encode as _;
+use loligo_wire::Name;
 use loligo_wire::rbd::{ParentSpec, feature, op_feature};
 
 use crate::call::tell;
 use crate::children::put_old_clone;
 use crate::image::{At, Image, Inner, Mode, Which};
 use crate::images::{CREATABLE, NewImage, make, remove};
-use crate::{Error, features, metadata, names, view};
+use crate::{Error, features, header, metadata, names};
 
 /// Releases, as maps number them: the first whose clients know clones of the second version.
 const MIMIC: u8 = 13;
@@ -25,6 +26,9 @@ pub struct NewClone {
     pub striping: Option<(u64, u64)>,
     /// The pool of its data; not the parent's, if that is another one.
     pub data_pool: Option<PoolId>,
+    /// Whether the pool of its data is taken to support images without a look
+    /// ([`pools::validate`](crate::pools::validate)).
+    pub pool_unchecked: bool,
     /// Which version of clones.
     pub format: CloneFormat,
 }
@@ -60,12 +64,15 @@ impl CloneFormat {
 /// the clone shall not have layering; as [`create`](crate::create()).
 pub async fn clone(
     parent_io: &IoCtx,
-    parent: &str,
-    snapshot: &str,
+    parent: impl Into<Name>,
+    snapshot: impl Into<Name>,
     io: &IoCtx,
-    name: &str,
+    name: impl Into<Name>,
     new: NewClone,
 ) -> Result<(), Error> {
+    let parent = &parent.into();
+    let snapshot = &snapshot.into();
+    let name = &name.into();
     let parent = Inner::load(parent_io, Which::Name(parent), At::Name(snapshot), Mode::ReadOnly, 0).await?;
     parent.must_be_new("have clones", Errno::ENOENT)?;
     let is_first = new.format.is_first(io);
@@ -81,6 +88,7 @@ pub async fn clone(
         features: new.features.unwrap_or(view.features & CREATABLE),
         striping: new.striping.or(Some((layout.stripe_unit(), layout.stripe_count()))),
         data_pool: new.data_pool,
+        pool_unchecked: new.pool_unchecked,
     };
     for features in [view.features, image.features] {
         if features & feature::LAYERING == 0 {
@@ -99,9 +107,9 @@ pub async fn clone(
 
 /// Makes parent and clone know each other, first the clone its parent: then it can be removed by whoever
 /// finds it.
-async fn attach(parent: &Inner, snapshot: &str, io: &IoCtx, id: &str, is_first: bool) -> Result<(), Error> {
+async fn attach(parent: &Inner, snapshot: &Name, io: &IoCtx, id: &str, is_first: bool) -> Result<(), Error> {
     let snap = parent.view.load().snapshot(snapshot)?.info.clone();
-    let nspace = String::from_utf8_lossy(parent.io.namespace()).into_owned();
+    let nspace = Name::from(parent.io.namespace());
     let spec = ParentSpec { pool: parent.io.pool().0, nspace, image: parent.id.clone(), snap: snap.id };
     let header = names::header(id);
     tell(io, &header, "parent_attach", |w| {
@@ -113,7 +121,7 @@ async fn attach(parent: &Inner, snapshot: &str, io: &IoCtx, id: &str, is_first: 
     if is_first {
         tell(io, names::CHILDREN, "add_child", |w| put_old_clone(w, &spec, id)).await?;
         // Who takes the protection away does so first and looks for clones afterwards.
-        let (_, now) = view::load(&parent.io, &parent.header, parent.fixed.format).await?;
+        let (_, now) = header::load(&parent.io, &parent.header, parent.fixed.format).await?;
         if !now.snapshot(snapshot)?.protected {
             return Err(Error::Unprotected(snapshot.to_owned()));
         }
@@ -123,7 +131,8 @@ async fn attach(parent: &Inner, snapshot: &str, io: &IoCtx, id: &str, is_first: 
             w.u64(op_feature::CLONE_CHILD);
         })
         .await?;
-        let clone = Image::open_at(io, Which::Known { name: id, id }, None, Mode::ReadOnly).await?;
+        let clone =
+            Image::open_at(io, Which::Known { name: id.as_bytes(), id }, None, Mode::ReadOnly).await?;
         tell(&parent.io, &parent.header, "child_attach", |w| {
             w.u64(snap.id.0);
             w.put(&clone.inner.child_spec());

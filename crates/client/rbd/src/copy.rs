@@ -4,6 +4,7 @@ use bytes::Bytes;
 use futures_util::TryStreamExt as _;
 use loligo_rados::{IoCtx, PoolId};
 use loligo_wire::Encode as _;
+use loligo_wire::Name;
 
 use crate::call::tell;
 use crate::diff::{Change, Grain};
@@ -29,13 +30,23 @@ pub struct NewCopy {
     pub striping: Option<(u64, u64)>,
     /// The pool of its data; not the source's, if that is another one.
     pub data_pool: Option<PoolId>,
+    /// Whether the pool of its data is taken to support images without a look
+    /// ([`pools::validate`](crate::pools::validate)).
+    pub pool_unchecked: bool,
     /// Blocks of so many bytes that are all zeros are not written (`--sparse-size`).
     pub sparse_bytes: usize,
 }
 
 impl Default for NewCopy {
     fn default() -> Self {
-        Self { order: None, features: None, striping: None, data_pool: None, sparse_bytes: 4096 }
+        Self {
+            order: None,
+            features: None,
+            striping: None,
+            data_pool: None,
+            pool_unchecked: false,
+            sparse_bytes: 4096,
+        }
     }
 }
 
@@ -55,10 +66,11 @@ impl Image {
     pub async fn copy(
         &self,
         io: &IoCtx,
-        name: &str,
+        name: impl Into<Name>,
         new: NewCopy,
         progress: impl FnMut(u64, u64),
     ) -> Result<(), Error> {
+        let name = &name.into();
         let sparse_bytes = new.sparse_bytes;
         create(io, name, self.like(&new)).await?;
         let copied = async {
@@ -86,6 +98,7 @@ impl Image {
             features: new.features.unwrap_or(self.view().features & CREATABLE),
             striping: new.striping.or(striping),
             data_pool: new.data_pool,
+            pool_unchecked: new.pool_unchecked,
         }
     }
 

@@ -16,27 +16,22 @@
 //!
 //! Whoever is dropped in between leaves an object that is the parent's, one that is changed, or none.
 
-use std::collections::HashSet;
-
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-use loligo_lockstat::{Class, Mutex};
 use loligo_rados::{Errno, IoCtx, Outcome, SnapId, WriteOp, WriteOptions};
 use loligo_stripe::{ObjectExtent, ObjectNo};
 use loligo_wire::rbd::feature;
 use loligo_wire::rbd::object_map::{EXISTS, EXISTS_CLEAN};
-use tokio::sync::Notify;
 
 use crate::Error;
 use crate::call::telling;
 use crate::error::{EBUSY, ESTALE};
 use crate::features::OBJECT_MAP_INVALID;
 use crate::image::Inner;
+use crate::object_write::Before;
 use crate::resize::REMOVALS;
+use crate::turns::Turn;
 use crate::{call, names};
-
-/// Held to enter or strike out an object that is being copied up.
-static COPIES: Class = Class::new("rbd.copies");
 
 /// Times that a change is tried again since the object is still missing. One is enough, unless a clone
 /// without exclusive lock is resized or flattened meanwhile.
@@ -45,71 +40,6 @@ const ATTEMPTS: u32 = 8;
 /// Maps of snapshots that are told of one object at the same time: many objects may be copied up at once.
 const MAPS_AT_ONCE: usize = 4;
 
-/// Objects that are being copied up, each by one who does it while others wait.
-pub(crate) struct Copies {
-    under_way: Mutex<HashSet<u64>>,
-    ended: Notify,
-}
-
-impl Default for Copies {
-    fn default() -> Self {
-        Self { under_way: Mutex::new(&COPIES, HashSet::new()), ended: Notify::new() }
-    }
-}
-
-impl Copies {
-    /// The turn to copy an object up, whoever else has done it.
-    pub(crate) async fn own_turn(&self, object: u64) -> Turn<'_> {
-        loop {
-            if let Some(turn) = self.turn(object).await {
-                return turn;
-            }
-        }
-    }
-
-    /// The turn to copy an object up; `None`, after that, if somebody else did it just now.
-    pub(crate) async fn turn(&self, object: u64) -> Option<Turn<'_>> {
-        let mut waited = false;
-        loop {
-            let ended = self.ended.notified();
-            {
-                let mut under_way = self.under_way.lock();
-                if waited && !under_way.contains(&object) {
-                    return None;
-                }
-                if under_way.insert(object) {
-                    return Some(Turn { copies: self, object });
-                }
-            }
-            waited = true;
-            ended.await;
-        }
-    }
-}
-
-pub(crate) struct Turn<'a> {
-    copies: &'a Copies,
-    object: u64,
-}
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        self.copies.under_way.lock().remove(&self.object);
-        self.copies.ended.notify_waiters();
-    }
-}
-
-/// What a change does with what was there before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Before {
-    /// Nothing that was in its range is of interest.
-    Replaced,
-    /// Some of it stays.
-    Kept,
-    /// It is looked at.
-    Compared,
-}
-
 /// What the parent has of an object, up to the last byte that is not zero, and the turn to copy it up.
 struct Copy<'a> {
     data: Bytes,
@@ -117,50 +47,8 @@ struct Copy<'a> {
 }
 
 impl Inner {
-    /// Changes an object by `op`, which adds to a request that may begin with something else. `missing`:
-    /// there was no such object when the object map was told of it.
-    ///
-    /// # Errors
-    /// What kept the request from being answered, or the object from being copied up.
-    pub(crate) async fn change(
-        &self,
-        io: &IoCtx,
-        extent: ObjectExtent,
-        before: Before,
-        missing: bool,
-        op: impl Fn(WriteOp) -> WriteOp,
-    ) -> Result<Outcome, Error> {
-        if self.is_migrating() {
-            return Box::pin(self.change_migrating(io, extent, before, missing, op)).await;
-        }
-        self.change_own(io, extent, before, missing, op).await
-    }
-
-    /// The same of an image that is not being migrated.
-    pub(crate) async fn change_own(
-        &self,
-        io: &IoCtx,
-        extent: ObjectExtent,
-        before: Before,
-        missing: bool,
-        op: impl Fn(WriteOp) -> WriteOp,
-    ) -> Result<Outcome, Error> {
-        if !self.needs_copy(extent, before) {
-            let op = op(WriteOp::new());
-            return Ok(io.execute(self.object(extent), op, WriteOptions::default()).await?);
-        }
-        // On the heap, so that futures are small for images without a parent.
-        Box::pin(self.change_covered(io, extent, before, missing, op)).await
-    }
-
-    /// Whether the parent may have something that a change leaves in the object.
-    fn needs_copy(&self, extent: ObjectExtent, before: Before) -> bool {
-        let covered = self.covered(extent.object.0);
-        let replaces = before == Before::Replaced && extent.offset == 0 && extent.len >= covered;
-        covered != 0 && (!replaces || self.has_snapshots())
-    }
-
-    async fn change_covered(
+    /// Changes an object of which the parent may have something.
+    pub(crate) async fn change_covered(
         &self,
         io: &IoCtx,
         extent: ObjectExtent,

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use loligo_rados::{IoCtx, SnapId};
 use loligo_stripe::{ObjectExtent, ObjectNo};
+use loligo_wire::Name;
 use loligo_wire::rbd::{SnapInfo, SnapKind, op_feature};
 
 use crate::clone::{CloneFormat, NewClone, clone};
@@ -31,7 +32,7 @@ pub enum Ancestry {
 /// What an image was at a snapshot, or is.
 struct State {
     /// `None`: what is open, which is no snapshot.
-    snapshot: Option<String>,
+    snapshot: Option<Name>,
     size: u64,
     /// Bytes that the parent may have; `None`: none.
     overlap: Option<u64>,
@@ -58,11 +59,12 @@ impl Image {
     pub async fn deep_copy(
         &self,
         io: &IoCtx,
-        name: &str,
+        name: impl Into<Name>,
         new: NewCopy,
         ancestry: Ancestry,
         progress: impl FnMut(u64, u64),
     ) -> Result<(), Error> {
+        let name = &name.into();
         let inner = &self.inner;
         inner.write_back().await?;
         inner.refresh().await?;
@@ -112,17 +114,17 @@ impl Image {
     }
 
     /// Makes a clone of the same parent.
-    async fn sibling(&self, io: &IoCtx, name: &str, new: &NewCopy) -> Result<(), Error> {
+    async fn sibling(&self, io: &IoCtx, name: &Name, new: &NewCopy) -> Result<(), Error> {
         let view = self.view();
         let spec = view.parent.as_ref().ok_or(Error::NoParent)?;
         let parent_io = place_of(&self.inner.io, spec);
-        let which = Which::Known { name: &spec.image, id: &spec.image };
+        let which = Which::Known { name: spec.image.as_bytes(), id: &spec.image };
         let parent = Self::open_at(&parent_io, which, None, Mode::ReadOnly).await?;
         let (parent_name, _) = crate::parent::name_of(&parent_io, &spec.image).await?;
         let snapshot = match parent.view().snapshot_by_id(spec.snap).map(|snap| snap.info.clone()) {
             Some(SnapInfo { kind: SnapKind::Trash { name, .. }, .. }) => {
                 // It is kept for the clones that it has, and gets no more.
-                return Err(Error::NoSnapshot(format!("{parent_name}@{name}")));
+                return Err(Error::NoSnapshot(format!("{parent_name}@{name}").into()));
             }
             Some(SnapInfo { name, .. }) => name,
             None => return Err(Error::NoSnapshot(parent_name)),
@@ -134,6 +136,7 @@ impl Image {
             features: Some(shape.features),
             striping: shape.striping.or(Some((1 << shape.order, 1))),
             data_pool: shape.data_pool,
+            pool_unchecked: shape.pool_unchecked,
             format: if is_second { CloneFormat::Second } else { CloneFormat::First },
         };
         clone(&parent_io, &parent_name, &snapshot, io, name, new).await
@@ -174,7 +177,7 @@ impl Image {
                 None => self.copy_changes(copy, how, told).await?,
             }
             before += state.size;
-            from = state.snapshot.as_deref();
+            from = state.snapshot.as_ref();
         }
         progress(all, all);
         Ok(())
@@ -257,7 +260,7 @@ impl Image {
 #[derive(Clone, Copy)]
 struct Fill<'a> {
     /// The snapshot before it.
-    from: Option<&'a str>,
+    from: Option<&'a Name>,
     sparse_bytes: usize,
     is_first: bool,
     is_clone: bool,

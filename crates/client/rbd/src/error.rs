@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use loligo_rados::Errno;
-use loligo_wire::DecodeError;
+use loligo_wire::{DecodeError, Name};
 
 /// Why work on an image failed.
 #[derive(Debug, thiserror::Error)]
@@ -13,22 +13,22 @@ pub enum Error {
     Rados(#[from] loligo_rados::Error),
     /// There is no such image.
     #[error("no image '{0}'")]
-    NoImage(String),
+    NoImage(Name),
     /// There is one of that name.
     #[error("there is an image '{0}' already")]
-    ImageExists(String),
+    ImageExists(Name),
     /// The image has no such snapshot.
     #[error("no snapshot '{0}'")]
-    NoSnapshot(String),
+    NoSnapshot(Name),
     /// A difference is to an older snapshot.
     #[error("the snapshot to compare with is newer")]
     LaterSnapshot,
     /// It has one of that name.
     #[error("there is a snapshot '{0}' already")]
-    SnapshotExists(String),
+    SnapshotExists(Name),
     /// Clones need it, or it is protected.
     #[error("snapshot '{0}' is protected or has clones")]
-    SnapshotBusy(String),
+    SnapshotBusy(Name),
     /// The image can be used only by who knows more than is known here.
     #[error("features that are not supported here: {0}")]
     Features(String),
@@ -45,7 +45,7 @@ pub enum Error {
     Migrating(&'static str),
     /// The image is being migrated to another place.
     #[error("the image is read-only: it is being migrated to '{0}', which is to be used in its place")]
-    MigratingAway(String),
+    MigratingAway(Name),
     /// The image is in no migration.
     #[error("the image is not being migrated (rbd migration prepare)")]
     NotMigrating,
@@ -87,7 +87,10 @@ pub enum Error {
     #[error(
         "snapshot '{0}' must be protected, and in the clone's namespace, for a clone of the first version"
     )]
-    Unprotected(String),
+    Unprotected(Name),
+    /// A pool that can have no images, or no data of images.
+    #[error("the pool does not support images: {0}")]
+    UnfitPool(&'static str),
     /// Numbers that are no layout.
     #[error(
         "objects of 2^{order} bytes, stripe unit {stripe_unit}, stripe count {stripe_count} are no layout of an image"
@@ -145,13 +148,13 @@ pub enum Error {
     HasClones(usize),
     /// There is no such namespace.
     #[error("no namespace '{0}'")]
-    NoNamespace(String),
+    NoNamespace(Name),
     /// There is one of that name.
     #[error("there is a namespace '{0}' already")]
-    NamespaceExists(String),
+    NamespaceExists(Name),
     /// Only namespaces without images can be removed.
     #[error("namespace '{0}' has images, or its trash has")]
-    NamespaceBusy(String),
+    NamespaceBusy(Name),
     /// Somebody else has the image open.
     #[error("the image is in use")]
     InUse,
@@ -180,7 +183,7 @@ pub enum Error {
     },
     /// There is no such lock to give up or to break.
     #[error("there is no lock of {0}")]
-    NoLock(String),
+    NoLock(Name),
     /// The image belongs to a group.
     #[error("the image belongs to a group")]
     InGroup,
@@ -189,16 +192,16 @@ pub enum Error {
     OtherGroup,
     /// There is no such group.
     #[error("no group '{0}'")]
-    NoGroup(String),
+    NoGroup(Name),
     /// There is one of that name.
     #[error("there is a group '{0}' already")]
-    GroupExists(String),
+    GroupExists(Name),
     /// A group has images of its own namespace only, be it in other pools.
     #[error("a group and its images lie in one namespace")]
     GroupNamespace,
     /// A group is rolled back as a whole, or not at all.
     #[error("snapshot '{0}' is not complete, or not of the images that the group has now")]
-    OtherMembers(String),
+    OtherMembers(Name),
     /// There is no such image in the trash.
     #[error("no image of id '{0}' in the trash")]
     NotInTrash(String),
@@ -260,6 +263,7 @@ impl Error {
             Self::Features(_) => Errno::EOPNOTSUPP,
             Self::Ancestors(_) => ELOOP,
             Self::Layout { .. }
+            | Self::UnfitPool(_)
             | Self::Block { .. }
             | Self::Range { .. }
             | Self::Indivisible { .. }

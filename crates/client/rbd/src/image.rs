@@ -7,22 +7,23 @@ use std::time::Duration;
 use arc_swap::{ArcSwap, ArcSwapOption};
 use loligo_rados::{Errno, IoCtx, LockMode, PoolId, SnapId};
 use loligo_stripe::Layout;
+use loligo_wire::Name;
 use loligo_wire::rbd::feature;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore, oneshot};
 
 use crate::cache::Caching;
 use crate::call::{ask, tell};
-use crate::copyup::Copies;
 use crate::features::{FAST_DIFF_INVALID, OBJECT_MAP_INVALID};
+use crate::header::{Fixed, Format, View};
 use crate::object_map::{Keeper, LOCK};
 use crate::origin::Origin;
 use crate::owner::Requests;
 use crate::parent::{Link, name_of};
 use crate::room::Room;
 use crate::tenure::Tenure;
-use crate::view::{Fixed, Format, View};
-use crate::{Error, lock, migration, names, old, view};
+use crate::turns::Copies;
+use crate::{Error, header, lock, migration, names, old};
 
 /// Changes of an image's data that are under way at most; more wait. Who takes all places is alone.
 pub(crate) const GATE_PLACES: u32 = 4096;
@@ -41,9 +42,9 @@ pub(crate) struct Inner {
     pub(crate) io: IoCtx,
     /// Those of the data.
     pub(crate) data: IoCtx,
-    pub(crate) name: String,
+    pub(crate) name: Name,
     pub(crate) id: String,
-    pub(crate) header: String,
+    pub(crate) header: Name,
     pub(crate) fixed: Fixed,
     pub(crate) view: ArcSwap<View>,
     /// The header has changed since it was read.
@@ -105,23 +106,27 @@ pub(crate) enum Moving {
 /// Which image.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Which<'a> {
-    Name(&'a str),
+    Name(&'a Name),
     Id(&'a str),
-    Known { name: &'a str, id: &'a str },
+    /// Of an image that is named by its id alone, that stands for its name.
+    Known {
+        name: &'a [u8],
+        id: &'a str,
+    },
 }
 
 /// The image, or which of its snapshots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum At<'a> {
     Head,
-    Name(&'a str),
+    Name(&'a Name),
     Id(SnapId),
 }
 
 /// What makes an image that is open.
 struct Opening {
     io: IoCtx,
-    name: String,
+    name: Name,
     id: String,
     fixed: Fixed,
     view: Arc<View>,
@@ -137,7 +142,8 @@ impl Image {
     /// # Errors
     /// [`Error::NoImage`], also of a clone's parent; [`Error::Features`] if it can only be used by who knows
     /// more than is known here.
-    pub async fn open(io: &IoCtx, name: &str, mode: Mode) -> Result<Self, Error> {
+    pub async fn open(io: &IoCtx, name: impl Into<Name>, mode: Mode) -> Result<Self, Error> {
+        let name = &name.into();
         Self::open_at(io, Which::Name(name), None, mode).await?.with_ancestors(mode).await
     }
 
@@ -153,7 +159,13 @@ impl Image {
     ///
     /// # Errors
     /// As [`Image::open`]; [`Error::NoSnapshot`].
-    pub async fn open_snapshot(io: &IoCtx, name: &str, snapshot: &str) -> Result<Self, Error> {
+    pub async fn open_snapshot(
+        io: &IoCtx,
+        name: impl Into<Name>,
+        snapshot: impl Into<Name>,
+    ) -> Result<Self, Error> {
+        let name = &name.into();
+        let snapshot = &snapshot.into();
         let at = Self::open_at(io, Which::Name(name), Some(snapshot), Mode::ReadOnly).await?;
         at.with_ancestors(Mode::ReadOnly).await
     }
@@ -162,7 +174,12 @@ impl Image {
     ///
     /// # Errors
     /// [`Error::NoImage`]; [`Error::NoSnapshot`].
-    pub async fn open_header(io: &IoCtx, name: &str, snapshot: Option<&str>) -> Result<Self, Error> {
+    pub async fn open_header(
+        io: &IoCtx,
+        name: impl Into<Name>,
+        snapshot: Option<&Name>,
+    ) -> Result<Self, Error> {
+        let name = &name.into();
         Self::open_at(io, Which::Name(name), snapshot, Mode::Header).await
     }
 
@@ -170,14 +187,14 @@ impl Image {
     ///
     /// # Errors
     /// As [`Image::open_header`].
-    pub async fn open_header_by_id(io: &IoCtx, id: &str, snapshot: Option<&str>) -> Result<Self, Error> {
+    pub async fn open_header_by_id(io: &IoCtx, id: &str, snapshot: Option<&Name>) -> Result<Self, Error> {
         Self::open_at(io, Which::Id(id), snapshot, Mode::Header).await
     }
 
     pub(crate) async fn open_at(
         io: &IoCtx,
         which: Which<'_>,
-        snapshot: Option<&str>,
+        snapshot: Option<&Name>,
         mode: Mode,
     ) -> Result<Self, Error> {
         let at = snapshot.map_or(At::Head, At::Name);
@@ -236,7 +253,7 @@ impl Image {
     }
 
     /// The image's name when it was opened.
-    pub fn name(&self) -> &str {
+    pub fn name(&self) -> &Name {
         &self.inner.name
     }
 
@@ -367,7 +384,7 @@ impl Inner {
             Format::Second => names::header(&id),
         };
         let waits = mode != Mode::Header && moving == Moving::Followed;
-        let loaded = migration::once_prepared(waits, || view::load(io, &header, format)).await;
+        let loaded = migration::once_prepared(waits, || header::load(io, &header, format)).await;
         let (fixed, view) = loaded.map_err(|e| missing(e, &name))?;
         match mode {
             Mode::Header => {}
@@ -378,7 +395,8 @@ impl Inner {
             At::Head => None,
             At::Name(name) => Some(view.snapshot(name)?.info.id),
             At::Id(id) => {
-                view.snapshot_by_id(id).ok_or_else(|| Error::NoSnapshot(format!("{name}@{}", id.0)))?;
+                view.snapshot_by_id(id)
+                    .ok_or_else(|| Error::NoSnapshot(format!("{name}@{}", id.0).into()))?;
                 Some(id)
             }
         };
@@ -468,7 +486,7 @@ impl Inner {
 
     pub(crate) async fn refresh(&self) -> Result<(), Error> {
         self.stale.store(false, Ordering::Release);
-        let (_, view) = view::load(&self.io, &self.header, self.fixed.format).await.inspect_err(|_| {
+        let (_, view) = header::load(&self.io, &self.header, self.fixed.format).await.inspect_err(|_| {
             self.stale.store(true, Ordering::Release);
         })?;
         self.view.store(Arc::new(view));
@@ -524,7 +542,7 @@ impl Inner {
 }
 
 /// Name and id; that of an image of the first format is empty.
-async fn identify(io: &IoCtx, which: Which<'_>) -> Result<(String, String), Error> {
+async fn identify(io: &IoCtx, which: Which<'_>) -> Result<(Name, String), Error> {
     match which {
         Which::Name(name) => {
             let id = match ask(io, &names::id_object(name), "get_id", |_| {}).await {
@@ -537,10 +555,10 @@ async fn identify(io: &IoCtx, which: Which<'_>) -> Result<(String, String), Erro
             let (name, _) = name_of(io, id).await?;
             Ok((name, id.to_owned()))
         }
-        Which::Known { name, id } => Ok((name.to_owned(), id.to_owned())),
+        Which::Known { name, id } => Ok((name.into(), id.to_owned())),
     }
 }
 
-fn missing(e: Error, name: &str) -> Error {
+fn missing(e: Error, name: &Name) -> Error {
     if e.errno() == Errno::ENOENT { Error::NoImage(name.to_owned()) } else { e }
 }

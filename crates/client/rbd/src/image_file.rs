@@ -29,10 +29,11 @@ use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
 
 use bytes::Bytes;
+use loligo_wire::Name;
 use loligo_wire::rbd::feature;
 
 use crate::diff::file::{self, Format};
-use crate::diff::input::{Input, agree, invalid};
+use crate::diff::input::{Input, agree};
 use crate::image::Image;
 use crate::{Error, NewImage, features};
 
@@ -69,7 +70,7 @@ pub struct Head {
     /// Objects over which a stripe goes.
     pub stripe_count: u64,
     /// Keys and values that users keep with it.
-    pub metadata: BTreeMap<String, Bytes>,
+    pub metadata: BTreeMap<Name, Bytes>,
 }
 
 impl Head {
@@ -225,8 +226,7 @@ fn read_head(input: &mut Input<impl Read>) -> io::Result<Head> {
                 let key = input.string(room)?;
                 let value = input.string(room - key.len() as u32)?;
                 room -= (key.len() + value.len()) as u32;
-                let key = String::from_utf8(key).map_err(|_| invalid("a key of its metadata is no text"))?;
-                metadata.insert(key, value.into());
+                metadata.insert(key.into(), value.into());
             }
             // Of another release.
             None => input.skip(len)?,
@@ -253,7 +253,7 @@ mod tests {
 
     fn head() -> Head {
         let metadata = [("conf_rbd_cache", "true"), ("key", "value")];
-        let metadata = metadata.map(|(key, value)| (key.to_owned(), Bytes::from_static(value.as_bytes())));
+        let metadata = metadata.map(|(key, value)| (Name::from(key), Bytes::from_static(value.as_bytes())));
         Head { order: 20, features: 63, stripe_unit: 1 << 16, stripe_count: 3, metadata: metadata.into() }
     }
 
@@ -294,12 +294,12 @@ mod tests {
         let (read, records) = read(&file()).expect("whole");
         assert_eq!(read, head());
         let expected = [
-            Record::ToSnap("s".to_owned()),
+            Record::ToSnap("s".into()),
             Record::Protection(true),
             Record::Size(4096),
             Record::Data { offset: 7, data: Bytes::from_static(b"data") },
             Record::End,
-            Record::FromSnap("s".to_owned()),
+            Record::FromSnap("s".into()),
             Record::Size(8192),
             Record::End,
         ];

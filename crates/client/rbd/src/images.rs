@@ -2,17 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use loligo_rados::{Errno, IoCtx, PoolId, WriteOp};
 use loligo_stripe::Layout;
-use loligo_wire::Writer;
+use loligo_wire::Name;
 use loligo_wire::rbd::object_map::{COUNT_MAX, NONEXISTENT};
 use loligo_wire::rbd::{SnapKind, feature, op_feature};
 
-use crate::call::{ask, listed_behind, tell, telling};
+use crate::call::{ask, listed, tell, telling};
+use crate::header::{Format, Snapshot};
 use crate::image::{Image, Mode, Which};
-use crate::view::{Format, Snapshot};
-use crate::{Error, features, names, old};
+use crate::{Error, features, names, old, pool_check};
 
 /// Characters of an id at most (`RBD_MAX_IMAGE_ID_LENGTH`).
 const ID_LEN_MAX: usize = 14;
@@ -42,12 +41,22 @@ pub struct NewImage {
     pub striping: Option<(u64, u64)>,
     /// The pool of its data, if it is another one.
     pub data_pool: Option<PoolId>,
+    /// Whether the pool of its data is taken to support images without a look
+    /// ([`pools::validate`](crate::pools::validate)).
+    pub pool_unchecked: bool,
 }
 
 impl NewImage {
     /// As stock programs make it: objects of 4 MiB, features 61.
     pub fn of_size(size: u64) -> Self {
-        Self { size, order: 22, features: features::DEFAULT, striping: None, data_pool: None }
+        Self {
+            size,
+            order: 22,
+            features: features::DEFAULT,
+            striping: None,
+            data_pool: None,
+            pool_unchecked: false,
+        }
     }
 
     /// Completes the features, and refuses what is no image.
@@ -87,13 +96,15 @@ impl NewImage {
 /// Makes an image.
 ///
 /// # Errors
-/// [`Error::ImageExists`]; [`Error::Layout`]; [`Error::Features`]; [`Error::NoNamespace`].
-pub async fn create(io: &IoCtx, name: &str, image: NewImage) -> Result<(), Error> {
+/// [`Error::ImageExists`]; [`Error::Layout`]; [`Error::Features`]; [`Error::NoNamespace`];
+/// [`Error::UnfitPool`].
+pub async fn create(io: &IoCtx, name: impl Into<Name>, image: NewImage) -> Result<(), Error> {
+    let name = &name.into();
     make(io, name, image).await.map(drop)
 }
 
 /// The id of what was made.
-pub(crate) async fn make(io: &IoCtx, name: &str, image: NewImage) -> Result<String, Error> {
+pub(crate) async fn make(io: &IoCtx, name: &Name, image: NewImage) -> Result<String, Error> {
     names::checked(name)?;
     if old::has_header(io, name).await? {
         return Err(Error::ImageExists(name.to_owned()));
@@ -104,9 +115,13 @@ pub(crate) async fn make(io: &IoCtx, name: &str, image: NewImage) -> Result<Stri
 }
 
 /// Makes an image of this id; that no image of the first format has its name was looked at.
-pub(crate) async fn make_as(io: &IoCtx, name: &str, id: &str, image: NewImage) -> Result<(), Error> {
+pub(crate) async fn make_as(io: &IoCtx, name: &Name, id: &str, image: NewImage) -> Result<(), Error> {
     names::checked(name)?;
     let (image, layout) = image.checked()?;
+    if !image.pool_unchecked {
+        let data = image.data_pool.map(|pool| io.rados().ioctx_by_id(pool));
+        pool_check::validate(data.as_ref().unwrap_or(io)).await?;
+    }
     let named = telling(WriteOp::new().create(true), "set_id", |w| w.put(id));
     match io.operate(names::id_object(name), named).await {
         Err(e) if e.errno() == Errno::EEXIST => return Err(Error::ImageExists(name.to_owned())),
@@ -126,7 +141,7 @@ pub(crate) async fn make_as(io: &IoCtx, name: &str, id: &str, image: NewImage) -
     made
 }
 
-async fn enter(io: &IoCtx, name: &str, id: &str, image: &NewImage, layout: Layout) -> Result<(), Error> {
+async fn enter(io: &IoCtx, name: &Name, id: &str, image: &NewImage, layout: Layout) -> Result<(), Error> {
     let mut listed = WriteOp::new();
     if !io.namespace().is_empty() {
         // Whoever removes the namespace has forbidden it.
@@ -138,7 +153,7 @@ async fn enter(io: &IoCtx, name: &str, id: &str, image: &NewImage, layout: Layou
     });
     match io.operate(names::DIRECTORY, listed).await {
         Err(e) if e.errno() == Errno::ENOENT && !io.namespace().is_empty() => {
-            return Err(Error::NoNamespace(String::from_utf8_lossy(io.namespace()).into_owned()));
+            return Err(Error::NoNamespace(Name::from(io.namespace())));
         }
         done => done?,
     }
@@ -178,28 +193,12 @@ pub(crate) fn new_id(io: &IoCtx) -> String {
     id[id.len().saturating_sub(ID_LEN_MAX)..].to_owned()
 }
 
-/// The images, by name, with their ids; those whose names are text. [`list_all`] has the others too.
-///
-/// # Errors
-/// As [`list_all`].
-pub async fn list(io: &IoCtx) -> Result<BTreeMap<String, String>, Error> {
-    let text = |(name, id): (Bytes, String)| Some((String::from_utf8(name.into()).ok()?, id));
-    Ok(list_all(io).await?.into_iter().filter_map(text).collect())
-}
-
-/// All images, by the bytes of their names, with their ids: other clients may give them names that are no
-/// text. The id of one of the first format is empty.
+/// The images, by name, with their ids. The id of one of the first format is empty.
 ///
 /// # Errors
 /// The directory cannot be read. A pool without one has no images.
-pub async fn list_all(io: &IoCtx) -> Result<BTreeMap<Bytes, String>, Error> {
-    type Entry = (Bytes, String);
-    let begin = |last: Option<&Entry>, w: &mut Writer| w.blob(last.map_or(&[][..], |(name, _)| name));
-    let follows = |one: &Entry, last: &Entry| one.0 > last.0;
-    let new = match listed_behind(io, names::DIRECTORY, "dir_list", begin, follows).await {
-        Err(e) if e.is_not_found() => Vec::new(),
-        all => all?,
-    };
+pub async fn list(io: &IoCtx) -> Result<BTreeMap<Name, String>, Error> {
+    let new = listed(io, names::DIRECTORY, "dir_list", |(name, _): &(Name, String)| name.as_bytes()).await?;
     let old = old::list(io).await?.into_iter().map(|name| (name, String::new()));
     Ok(old.chain(new).collect())
 }
@@ -210,7 +209,8 @@ pub async fn list_all(io: &IoCtx) -> Result<BTreeMap<Bytes, String>, Error> {
 /// # Errors
 /// [`Error::NoImage`]; [`Error::HasSnapshots`]; [`Error::InUse`]; [`Error::InGroup`]. If it fails in between
 /// it can be repeated.
-pub async fn remove(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+pub async fn remove(io: &IoCtx, name: impl Into<Name>, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+    let name = &name.into();
     let id = match id_of(io, name).await {
         Err(Error::NoImage(_)) if old::exists(io, name).await? => {
             return old::remove(io, name, progress).await;
@@ -232,7 +232,8 @@ pub async fn remove(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> R
 ///
 /// # Errors
 /// As [`remove`]; [`Error::SnapshotBusy`] if somebody has cloned it meanwhile.
-pub async fn remove_with_snapshots(io: &IoCtx, name: &str) -> Result<(), Error> {
+pub async fn remove_with_snapshots(io: &IoCtx, name: impl Into<Name>) -> Result<(), Error> {
+    let name = &name.into();
     let image = Image::open(io, name, Mode::ReadWrite).await?;
     for snap in &image.view().snapshots {
         if snap.protected {
@@ -247,7 +248,7 @@ pub async fn remove_with_snapshots(io: &IoCtx, name: &str) -> Result<(), Error> 
 /// Removes all of an image but its name.
 pub(crate) async fn erase(
     io: &IoCtx,
-    name: &str,
+    name: &Name,
     id: &str,
     progress: impl FnMut(u64, u64),
 ) -> Result<(), Error> {
@@ -259,7 +260,7 @@ pub(crate) async fn erase(
 }
 
 /// The id of a name, which two objects know, so that one of them may be lost.
-async fn id_of(io: &IoCtx, name: &str) -> Result<String, Error> {
+async fn id_of(io: &IoCtx, name: &Name) -> Result<String, Error> {
     match ask(io, &names::id_object(name), "get_id", |_| {}).await {
         Err(e) if e.is_not_found() => {}
         id => return id,
@@ -273,7 +274,7 @@ async fn id_of(io: &IoCtx, name: &str) -> Result<String, Error> {
 /// Opens an image and removes all its data; one whose header is gone has none that could be found.
 pub(crate) async fn empty_named(
     io: &IoCtx,
-    name: &str,
+    name: &Name,
     id: &str,
     progress: impl FnMut(u64, u64),
 ) -> Result<(), Error> {
@@ -325,7 +326,9 @@ pub(crate) fn gone(done: Result<(), Error>) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Error::NoImage`]; [`Error::ImageExists`].
-pub async fn rename(io: &IoCtx, from: &str, to: &str) -> Result<(), Error> {
+pub async fn rename(io: &IoCtx, from: impl Into<Name>, to: impl Into<Name>) -> Result<(), Error> {
+    let from = &from.into();
+    let to = &to.into();
     names::checked(to)?;
     let image = Image::open(io, from, Mode::ReadOnly).await?;
     image.inner.check_view()?;

@@ -8,9 +8,9 @@ use loligo_rados::{Errno, IoCtx, Outcome, WriteOp};
 use loligo_stripe::ObjectExtent;
 
 use crate::Error;
-use crate::copyup::Before;
 use crate::image::{Image, Inner};
 use crate::object_map::Writing;
+use crate::object_write::Before;
 use crate::room::PARTS_MAX;
 
 /// Bytes of one I/O at most: what librbd's callers may ask for is a signed number of 32 bits.

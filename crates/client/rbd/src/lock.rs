@@ -108,8 +108,8 @@ impl Inner {
     }
 
     fn lock_options(&self) -> LockOptions {
-        let cookie = format!("{COOKIE}{}", self.cookie.load(Ordering::Acquire));
-        LockOptions { cookie, tag: TAG.to_owned(), ..LockOptions::default() }
+        let cookie = format!("{COOKIE}{}", self.cookie.load(Ordering::Acquire)).into();
+        LockOptions { cookie, tag: TAG.into(), ..LockOptions::default() }
     }
 
     /// Takes the lock, from its owner if there is one. To be called with all places of the gate.
@@ -310,7 +310,7 @@ impl Inner {
 
 /// The watch that the owner's cookie names.
 fn watch_of(owner: &LockHolder) -> Option<u64> {
-    owner.cookie.strip_prefix(COOKIE)?.parse().ok()
+    owner.cookie.as_text()?.strip_prefix(COOKIE)?.parse().ok()
 }
 
 /// Hears what others say of the image, until `stop`.

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use loligo_rados::SnapId;
 use loligo_wire::rbd::SnapKind;
-use loligo_wire::{Decode, DecodeError, Encode, Reader, Writer};
+use loligo_wire::{Decode, DecodeError, Encode, Name, Reader, Writer};
 
 /// A client: its number in the cluster, and its watch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,28 +52,28 @@ pub(crate) enum Wanted {
         may_shrink: bool,
     },
     CreateSnapshot {
-        name: String,
+        name: Name,
         kind: SnapKind,
         flags: u64,
     },
     RemoveSnapshot {
-        name: String,
+        name: Name,
         kind: SnapKind,
     },
     RenameSnapshot {
         id: SnapId,
-        name: String,
+        name: Name,
     },
     ProtectSnapshot {
-        name: String,
+        name: Name,
         kind: SnapKind,
     },
     UnprotectSnapshot {
-        name: String,
+        name: Name,
         kind: SnapKind,
     },
     RebuildObjectMap,
-    Rename(String),
+    Rename(Name),
     Features {
         features: u64,
         enabled: bool,
@@ -83,7 +83,7 @@ pub(crate) enum Wanted {
     },
     /// `None`: the key is to be removed.
     Metadata {
-        key: String,
+        key: Name,
         value: Option<Bytes>,
     },
 }
@@ -188,7 +188,7 @@ impl Wanted {
     }
 
     fn decode(code: u32, version: u8, r: &mut Reader<'_>) -> Result<(Option<RequestId>, Self), DecodeError> {
-        let named = |r: &mut Reader<'_>| -> Result<(String, SnapKind), DecodeError> {
+        let named = |r: &mut Reader<'_>| -> Result<(Name, SnapKind), DecodeError> {
             let name = r.get()?;
             Ok((name, if version >= VERSION_KIND { r.get()? } else { SnapKind::User }))
         };
@@ -327,7 +327,7 @@ mod tests {
     fn messages_come_back() {
         let client = ClientId { client: 4123, watch: 0x5555_0000 };
         let of = RequestId { client, number: 7 };
-        let (name, kind) = ("snap".to_owned(), SnapKind::User);
+        let (name, kind) = (Name::from("snap"), SnapKind::User);
         let wanted = [
             Wanted::Flatten,
             Wanted::Migrate,
@@ -341,8 +341,8 @@ mod tests {
             Wanted::Rename(name),
             Wanted::Features { features: 8, enabled: true },
             Wanted::Sparsify { block_bytes: 4096 },
-            Wanted::Metadata { key: "key".to_owned(), value: Some(Bytes::from_static(b"value")) },
-            Wanted::Metadata { key: "key".to_owned(), value: None },
+            Wanted::Metadata { key: "key".into(), value: Some(Bytes::from_static(b"value")) },
+            Wanted::Metadata { key: "key".into(), value: None },
         ];
         let requests =
             wanted.into_iter().map(|wanted| Message::Request { of: Some(of), wanted }).collect::<Vec<_>>();

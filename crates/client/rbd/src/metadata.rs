@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use loligo_rados::IoCtx;
 use loligo_wire::Encode as _;
+use loligo_wire::Name;
 
 use crate::Error;
 use crate::call::{ask, tell};
@@ -22,7 +23,7 @@ impl Image {
     ///
     /// # Errors
     /// They cannot be read.
-    pub async fn metadata(&self) -> Result<BTreeMap<String, Bytes>, Error> {
+    pub async fn metadata(&self) -> Result<BTreeMap<Name, Bytes>, Error> {
         load(&self.inner.io, &self.inner.header).await
     }
 
@@ -30,7 +31,8 @@ impl Image {
     ///
     /// # Errors
     /// It cannot be written.
-    pub async fn set_metadata(&self, key: &str, value: Bytes) -> Result<(), Error> {
+    pub async fn set_metadata(&self, key: impl Into<Name>, value: Bytes) -> Result<(), Error> {
+        let key = &key.into();
         self.inner.check_header().await?;
         let pair = BTreeMap::from([(key.to_owned(), value)]);
         tell(&self.inner.io, &self.inner.header, "metadata_set", |w| w.raw(&pair.to_bytes())).await?;
@@ -41,7 +43,8 @@ impl Image {
     ///
     /// # Errors
     /// ENOENT if there is no such key.
-    pub async fn remove_metadata(&self, key: &str) -> Result<(), Error> {
+    pub async fn remove_metadata(&self, key: impl Into<Name>) -> Result<(), Error> {
+        let key = &key.into();
         let inner = &self.inner;
         inner.check_header().await?;
         ask::<Bytes>(&inner.io, &inner.header, "metadata_get", |w| w.put(key)).await?;
@@ -51,23 +54,23 @@ impl Image {
 }
 
 /// The pairs of an image that its copies and clones get too.
-pub(crate) async fn load_for_copy(io: &IoCtx, header: &str) -> Result<BTreeMap<String, Bytes>, Error> {
+pub(crate) async fn load_for_copy(io: &IoCtx, header: &Name) -> Result<BTreeMap<Name, Bytes>, Error> {
     let mut pairs = load(io, header).await?;
-    pairs.retain(|key, _| !key.starts_with(OWN_KEYS));
+    pairs.retain(|key, _| !key.starts_with(OWN_KEYS.as_bytes()));
     Ok(pairs)
 }
 
 /// All pairs of an image.
-pub(crate) async fn load(io: &IoCtx, header: &str) -> Result<BTreeMap<String, Bytes>, Error> {
+pub(crate) async fn load(io: &IoCtx, header: &Name) -> Result<BTreeMap<Name, Bytes>, Error> {
     let mut all = BTreeMap::new();
-    let mut after = String::new();
+    let mut after = Name::new();
     loop {
-        let page: BTreeMap<String, Bytes> = ask(io, header, "metadata_list", |w| {
+        let page: BTreeMap<Name, Bytes> = ask(io, header, "metadata_list", |w| {
             w.put(&after);
             w.u64(PAIRS_AT_A_TIME);
         })
         .await?;
-        let Some((last, _)) = page.last_key_value().filter(|(last, _)| **last > after) else {
+        let Some((last, _)) = page.last_key_value().filter(|(last, _)| *last > &after) else {
             return Ok(all);
         };
         after = last.clone();

@@ -1,12 +1,13 @@
 //! What the objects of images are called (`include/rbd_types.h`).
 
 use loligo_rados::Errno;
+use loligo_wire::Name;
 
 use crate::Error;
 
 /// A name that an image or a namespace may have.
-pub(crate) fn checked(name: &str) -> Result<(), Error> {
-    match name.is_empty() || name.contains(['/', '@']) {
+pub(crate) fn checked(name: &Name) -> Result<(), Error> {
+    match name.is_empty() || name.iter().any(|byte| b"/@".contains(byte)) {
         true => Err(Errno::EINVAL.into()),
         false => Ok(()),
     }
@@ -16,25 +17,25 @@ pub(crate) fn checked(name: &str) -> Result<(), Error> {
 pub(crate) const DIRECTORY: &str = "rbd_directory";
 
 /// Holds the id of the image of this name.
-pub(crate) fn id_object(name: &str) -> String {
-    format!("rbd_id.{name}")
+pub(crate) fn id_object(name: &Name) -> Name {
+    [b"rbd_id.", name.as_bytes()].concat().into()
 }
 
 /// Holds what an image is.
-pub(crate) fn header(id: &str) -> String {
-    format!("rbd_header.{id}")
+pub(crate) fn header(id: &str) -> Name {
+    format!("rbd_header.{id}").into()
 }
 
 /// Holds what an image of the first format is.
-pub(crate) fn old_header(name: &str) -> String {
-    format!("{name}.rbd")
+pub(crate) fn old_header(name: &Name) -> Name {
+    [name.as_bytes(), b".rbd"].concat().into()
 }
 
 /// Holds the object map of an image, or of one of its snapshots.
-pub(crate) fn object_map(id: &str, snap: Option<u64>) -> String {
+pub(crate) fn object_map(id: &str, snap: Option<u64>) -> Name {
     match snap {
-        None => format!("rbd_object_map.{id}"),
-        Some(snap) => format!("rbd_object_map.{id}.{snap:016x}"),
+        None => format!("rbd_object_map.{id}").into(),
+        Some(snap) => format!("rbd_object_map.{id}.{snap:016x}").into(),
     }
 }
 
@@ -55,8 +56,8 @@ pub(crate) const NAMESPACES: &str = "rbd_namespace";
 pub(crate) const GROUPS: &str = "rbd_group_directory";
 
 /// Holds the images and snapshots of a group.
-pub(crate) fn group_header(id: &str) -> String {
-    format!("rbd_group_header.{id}")
+pub(crate) fn group_header(id: &str) -> Name {
+    format!("rbd_group_header.{id}").into()
 }
 
 /// Says whether librbd has looked whether the pool can have images, and holds the pool's metadata.

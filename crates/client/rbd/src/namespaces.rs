@@ -1,7 +1,7 @@
 //! Namespaces of a pool that may have images.
 
 use loligo_rados::{Errno, IoCtx};
-use loligo_wire::{Decode, DecodeError, Reader};
+use loligo_wire::{Decode, DecodeError, Name, Reader};
 
 use crate::call::{ask, listed, tell};
 use crate::error::EBUSY;
@@ -16,15 +16,16 @@ const ADD_DISABLED: u8 = 1;
 ///
 /// # Errors
 /// They cannot be read.
-pub async fn list(io: &IoCtx) -> Result<Vec<String>, Error> {
-    listed(&io.with_namespace(""), names::NAMESPACES, "namespace_list", String::as_str).await
+pub async fn list(io: &IoCtx) -> Result<Vec<Name>, Error> {
+    listed(&io.with_namespace(""), names::NAMESPACES, "namespace_list", Name::as_bytes).await
 }
 
 /// Makes a namespace.
 ///
 /// # Errors
 /// [`Error::NamespaceExists`]; EINVAL if it is no name.
-pub async fn create(io: &IoCtx, name: &str) -> Result<(), Error> {
+pub async fn create(io: &IoCtx, name: impl Into<Name>) -> Result<(), Error> {
+    let name = &name.into();
     names::checked(name)?;
     let all = io.with_namespace("");
     match tell(&all, names::NAMESPACES, "namespace_add", |w| w.put(name)).await {
@@ -43,7 +44,8 @@ pub async fn create(io: &IoCtx, name: &str) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Error::NoNamespace`]; [`Error::NamespaceBusy`]. If it fails in between it can be repeated.
-pub async fn remove(io: &IoCtx, name: &str) -> Result<(), Error> {
+pub async fn remove(io: &IoCtx, name: impl Into<Name>) -> Result<(), Error> {
+    let name = &name.into();
     if name.is_empty() {
         // It is what the pool has without namespaces.
         return Err(Errno::EINVAL.into());

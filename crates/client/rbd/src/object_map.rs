@@ -14,7 +14,7 @@ use loligo_lockstat::{Class, Mutex};
 use loligo_rados::{Errno, IoCtx, LockMode, LockOptions, WriteOp};
 use loligo_wire::rbd::ObjectMap;
 use loligo_wire::rbd::object_map::{EXISTS, NONEXISTENT, PENDING};
-use loligo_wire::{Encode as _, Writer};
+use loligo_wire::{Encode as _, Name, Writer};
 use smallvec::SmallVec;
 use tokio::sync::Notify;
 
@@ -31,7 +31,7 @@ pub(crate) const LOCK: &str = "rbd_lock";
 /// What of an image's objects is being changed, and its map.
 pub(crate) struct Keeper {
     io: IoCtx,
-    oid: String,
+    oid: Name,
     state: Mutex<State>,
     changed: Notify,
     /// Whoever changed the map as a whole was dropped before he knew whether it was done: the copy may be
@@ -410,7 +410,7 @@ impl Keeper {
 }
 
 /// Reads a map.
-pub(crate) async fn load(io: &IoCtx, oid: &str) -> Result<ObjectMap, Error> {
+pub(crate) async fn load(io: &IoCtx, oid: &Name) -> Result<ObjectMap, Error> {
     ask(io, oid, "object_map_load", |_| {}).await
 }
 

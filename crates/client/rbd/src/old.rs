@@ -11,12 +11,12 @@ use futures_util::TryStreamExt as _;
 use loligo_rados::{Errno, IoCtx, WriteOp};
 use loligo_wire::message::osd::{OpCode, OsdOp};
 use loligo_wire::rbd::{OldHeader, OldSnap, SnapInfo, SnapKind};
-use loligo_wire::{Encode as _, UTime, Writer};
+use loligo_wire::{Encode as _, Name, UTime, Writer};
 
 use crate::call::decoded;
+use crate::header::{Fixed, Format, Snapshot, View};
 use crate::image::{Image, Inner};
 use crate::images::{ORDERS, empty_named, gone};
-use crate::view::{Fixed, Format, Snapshot, View};
 use crate::{Error, migration, names};
 
 /// Where the image's size lies in its header.
@@ -27,7 +27,7 @@ const SET: u8 = b's';
 const REMOVE: u8 = b'r';
 
 /// The names of all images of the first format.
-pub(crate) async fn list(io: &IoCtx) -> Result<Vec<Bytes>, Error> {
+pub(crate) async fn list(io: &IoCtx) -> Result<Vec<Name>, Error> {
     let bytes = match io.read(names::DIRECTORY, 0, 0).await {
         Err(e) if e.errno() == Errno::ENOENT => return Ok(Vec::new()),
         bytes => bytes?,
@@ -35,13 +35,13 @@ pub(crate) async fn list(io: &IoCtx) -> Result<Vec<Bytes>, Error> {
     if bytes.is_empty() {
         return Ok(Vec::new());
     }
-    let (_, images): (Bytes, BTreeMap<Bytes, Bytes>) = decoded("rbd_directory", &bytes)?;
+    let (_, images): (Bytes, BTreeMap<Name, Bytes>) = decoded("rbd_directory", &bytes)?;
     Ok(images.into_keys().collect())
 }
 
 /// Whether there is an image of the first format of this name, be it that only its header or its entry is
 /// left.
-pub(crate) async fn exists(io: &IoCtx, name: &str) -> Result<bool, Error> {
+pub(crate) async fn exists(io: &IoCtx, name: &Name) -> Result<bool, Error> {
     if has_header(io, name).await? {
         return Ok(true);
     }
@@ -49,7 +49,7 @@ pub(crate) async fn exists(io: &IoCtx, name: &str) -> Result<bool, Error> {
 }
 
 /// Whether there is a header.
-pub(crate) async fn has_header(io: &IoCtx, name: &str) -> Result<bool, Error> {
+pub(crate) async fn has_header(io: &IoCtx, name: &Name) -> Result<bool, Error> {
     match io.stat(names::old_header(name)).await {
         Err(e) if e.errno() == Errno::ENOENT => Ok(false),
         found => Ok(found.map(|_| true)?),
@@ -61,7 +61,8 @@ pub(crate) async fn has_header(io: &IoCtx, name: &str) -> Result<bool, Error> {
 ///
 /// # Errors
 /// [`Error::ImageExists`]; [`Error::Layout`]; EOPNOTSUPP in a namespace, where there are none.
-pub async fn create_old(io: &IoCtx, name: &str, size: u64, order: u8) -> Result<(), Error> {
+pub async fn create_old(io: &IoCtx, name: impl Into<Name>, size: u64, order: u8) -> Result<(), Error> {
+    let name = &name.into();
     names::checked(name)?;
     if !io.namespace().is_empty() {
         return Err(Errno::EOPNOTSUPP.into());
@@ -85,7 +86,7 @@ pub async fn create_old(io: &IoCtx, name: &str, size: u64, order: u8) -> Result<
 }
 
 /// What the header `oid` says.
-pub(crate) async fn load(io: &IoCtx, oid: &str) -> Result<(Fixed, View), Error> {
+pub(crate) async fn load(io: &IoCtx, oid: &Name) -> Result<(Fixed, View), Error> {
     let header = header(io, oid).await?;
     let object_size = 1u64.checked_shl(header.order.into()).unwrap_or(0);
     let layout = loligo_stripe::Layout::of_image(object_size, 1, object_size).ok_or(Error::Layout {
@@ -100,21 +101,21 @@ pub(crate) async fn load(io: &IoCtx, oid: &str) -> Result<(Fixed, View), Error> 
     Ok((fixed, View::of_old(header.size, header.snap_seq, snapshots, migration)))
 }
 
-async fn header(io: &IoCtx, oid: &str) -> Result<OldHeader, Error> {
+async fn header(io: &IoCtx, oid: &Name) -> Result<OldHeader, Error> {
     let header: OldHeader = decoded("rbd_obj_header_ondisk", &io.read(oid, 0, 0).await?)?;
     // Another object of that name, as a stock client says it.
     if header.is_image() || header.is_migrating() { Ok(header) } else { Err(Errno::ENXIO.into()) }
 }
 
 fn snapshot(snap: &OldSnap) -> Snapshot {
-    let name = String::from_utf8_lossy(&snap.name).into_owned();
+    let name = snap.name.clone();
     let (kind, taken) = (SnapKind::User, UTime::default());
     let info = SnapInfo { id: snap.id, kind, name, size: snap.size, taken, children: 0 };
     Snapshot { info, protected: false, flags: 0, overlap: None }
 }
 
 /// Snapshots, and bytes of the image or of the largest of them; `None` if it is gone.
-pub(crate) async fn sum(io: &IoCtx, name: &str) -> Result<Option<(u64, u64)>, Error> {
+pub(crate) async fn sum(io: &IoCtx, name: &Name) -> Result<Option<(u64, u64)>, Error> {
     match header(io, &names::old_header(name)).await {
         Err(e) if e.is_not_found() => Ok(None),
         header => {
@@ -127,7 +128,7 @@ pub(crate) async fn sum(io: &IoCtx, name: &str) -> Result<Option<(u64, u64)>, Er
 
 /// Gives an image another name. Its header is copied, with its map, before the directory is changed: wherever
 /// this ends, the image is found under one name at least.
-pub(crate) async fn rename(image: &Image, to: &str) -> Result<(), Error> {
+pub(crate) async fn rename(image: &Image, to: &Name) -> Result<(), Error> {
     let (io, from) = (&image.inner.io, image.name());
     if exists(io, to).await? || names_new(io, to).await? {
         return Err(Error::ImageExists(to.to_owned()));
@@ -146,7 +147,7 @@ pub(crate) async fn rename(image: &Image, to: &str) -> Result<(), Error> {
 }
 
 /// Whether an image of the second format has this name.
-async fn names_new(io: &IoCtx, name: &str) -> Result<bool, Error> {
+async fn names_new(io: &IoCtx, name: &Name) -> Result<bool, Error> {
     match io.stat(names::id_object(name)).await {
         Err(e) if e.errno() == Errno::ENOENT => Ok(false),
         found => Ok(found.map(|_| true)?),
@@ -154,24 +155,24 @@ async fn names_new(io: &IoCtx, name: &str) -> Result<bool, Error> {
 }
 
 /// Removes an image and its data. If it fails in between it can be repeated.
-pub(crate) async fn remove(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+pub(crate) async fn remove(io: &IoCtx, name: &Name, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     empty_named(io, name, "", progress).await?;
     gone(io.remove(names::old_header(name)).await.map_err(Error::from))?;
     unlist(io, name).await
 }
 
 /// Takes an image's entry out of the directory. Done again it does nothing.
-pub(crate) async fn unlist(io: &IoCtx, name: &str) -> Result<(), Error> {
+pub(crate) async fn unlist(io: &IoCtx, name: &Name) -> Result<(), Error> {
     gone(update(io, REMOVE, name).await)
 }
 
 /// Enters an image in the directory, be it there already.
-pub(crate) async fn list_again(io: &IoCtx, name: &str) -> Result<(), Error> {
+pub(crate) async fn list_again(io: &IoCtx, name: &Name) -> Result<(), Error> {
     update(io, SET, name).await
 }
 
 /// Sets an image's entry in the directory, or removes it.
-async fn update(io: &IoCtx, step: u8, name: &str) -> Result<(), Error> {
+async fn update(io: &IoCtx, step: u8, name: &Name) -> Result<(), Error> {
     let mut w = Writer::new();
     w.u8(step);
     w.put(name);

@@ -7,11 +7,12 @@ use bytes::{Bytes, BytesMut};
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use loligo_rados::{IoCtx, PoolId, SnapId};
 use loligo_stripe::{ObjectExtent, ObjectNo};
+use loligo_wire::Name;
 use loligo_wire::rbd::{ParentSpec, TrashImage};
 
 use crate::call::ask;
 use crate::image::{At, Image, Inner, Mode, Which};
-use crate::{Error, names, view};
+use crate::{Error, header, names};
 
 /// Ancestors of an image at most. krbd opens 16; a header that names its own image would have no end.
 pub(crate) const ANCESTORS_MAX: u32 = 64;
@@ -31,13 +32,13 @@ pub struct Parent {
     /// The pool.
     pub pool: PoolId,
     /// The namespace.
-    pub namespace: String,
+    pub namespace: Name,
     /// The image's name.
-    pub image: String,
+    pub image: Name,
     /// Its id.
     pub id: String,
     /// The snapshot's name.
-    pub snapshot: String,
+    pub snapshot: Name,
     /// Whether the image lies in the trash.
     pub in_trash: bool,
     /// Bytes of the image, from its beginning, that it may have.
@@ -70,7 +71,7 @@ impl Image {
         let view = inner.view.load_full();
         let (Some(spec), Some(overlap)) = (&view.parent, overlap) else { return Ok(None) };
         let io = place_of(&inner.io, spec);
-        let (_, parent) = view::load(&io, &names::header(&spec.image), view::Format::Second).await?;
+        let (_, parent) = header::load(&io, &names::header(&spec.image), header::Format::Second).await?;
         let (image, in_trash) = name_of(&io, &spec.image).await?;
         let snapshot = parent.snapshot_by_id(spec.snap).map(|snap| snap.info.name.clone());
         Ok(Some(Parent {
@@ -91,17 +92,17 @@ pub(crate) fn place_of(io: &IoCtx, spec: &ParentSpec) -> IoCtx {
 }
 
 fn missing_snapshot(spec: &ParentSpec) -> Error {
-    Error::NoSnapshot(format!("{}@{}", spec.image, spec.snap.0))
+    Error::NoSnapshot(format!("{}@{}", spec.image, spec.snap.0).into())
 }
 
 /// The name of the image of this id, and whether it lies in the trash.
-pub(crate) async fn name_of(io: &IoCtx, id: &str) -> Result<(String, bool), Error> {
+pub(crate) async fn name_of(io: &IoCtx, id: &str) -> Result<(Name, bool), Error> {
     match ask(io, names::DIRECTORY, "dir_get_name", |w| w.put(id)).await {
         Err(e) if e.is_not_found() => {}
         name => return Ok((name?, false)),
     }
     match ask::<TrashImage>(io, names::TRASH, "trash_get", |w| w.put(id)).await {
-        Err(e) if e.is_not_found() => Err(Error::NoImage(id.to_owned())),
+        Err(e) if e.is_not_found() => Err(Error::NoImage(id.into())),
         found => Ok((found?.name, true)),
     }
 }
@@ -117,7 +118,7 @@ impl Inner {
         self.overlap_in(&self.view.load()).is_some()
     }
 
-    fn overlap_in(&self, view: &view::View) -> Option<u64> {
+    fn overlap_in(&self, view: &header::View) -> Option<u64> {
         view.parent.as_ref()?;
         match self.snap {
             None => view.overlap,
@@ -159,7 +160,7 @@ impl Inner {
         if generation > ANCESTORS_MAX {
             return Err(Error::Ancestors(ANCESTORS_MAX));
         }
-        let which = Which::Known { name: &spec.image, id: &spec.image };
+        let which = Which::Known { name: spec.image.as_bytes(), id: &spec.image };
         let parent =
             Self::load(&place_of(&self.io, spec), which, At::Id(spec.snap), Mode::ReadOnly, generation)
                 .await?;

@@ -4,17 +4,16 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-use loligo_rados::{Errno, IoCtx, ReadOp, SnapId, WriteOp};
+use loligo_rados::{Errno, IoCtx, ReadOp, SnapId};
+use loligo_wire::Name;
 
 use loligo_wire::Encode as _;
 
 use crate::call::{ask, asking, next, tell};
-use crate::view::{Format, SnapContext};
+use crate::header::{Format, SnapContext};
 use crate::{Error, metadata, names, old, trash};
 
-/// What [`names::INFO`] holds, first and then, where librbd need not look any more.
-const VALIDATING: &[u8] = b"validate";
-const VALIDATED: &[u8] = b"overwrite validated";
+pub use crate::pool_check::validate;
 
 /// Images that are looked at at a time.
 const AT_ONCE: usize = 32;
@@ -35,8 +34,7 @@ pub struct Sum {
 /// # Errors
 /// One of them cannot be read.
 pub async fn sums(io: &IoCtx) -> Result<(Sum, Sum), Error> {
-    let images = crate::list_all(io).await?.into_iter();
-    let images = images.map(|(name, id)| (String::from_utf8_lossy(&name).into_owned(), id));
+    let images = crate::list(io).await?.into_iter();
     let images = sum(io, images.collect()).await?;
     let trashed = trash::list(io).await?.into_iter().map(|trashed| (trashed.name, trashed.id)).collect();
     Ok((images, sum(io, trashed).await?))
@@ -46,8 +44,8 @@ pub async fn sums(io: &IoCtx) -> Result<(Sum, Sum), Error> {
 ///
 /// # Errors
 /// They cannot be read.
-pub async fn metadata(io: &IoCtx) -> Result<BTreeMap<String, Bytes>, Error> {
-    match metadata::load(&io.with_namespace(""), names::INFO).await {
+pub async fn metadata(io: &IoCtx) -> Result<BTreeMap<Name, Bytes>, Error> {
+    match metadata::load(&io.with_namespace(""), &names::INFO.into()).await {
         Err(e) if e.is_not_found() => Ok(BTreeMap::new()),
         pairs => pairs,
     }
@@ -57,7 +55,8 @@ pub async fn metadata(io: &IoCtx) -> Result<BTreeMap<String, Bytes>, Error> {
 ///
 /// # Errors
 /// It cannot be written.
-pub async fn set_metadata(io: &IoCtx, key: &str, value: Bytes) -> Result<(), Error> {
+pub async fn set_metadata(io: &IoCtx, key: impl Into<Name>, value: Bytes) -> Result<(), Error> {
+    let key = &key.into();
     let pair = BTreeMap::from([(key.to_owned(), value)]);
     tell(&io.with_namespace(""), names::INFO, "metadata_set", |w| w.raw(&pair.to_bytes())).await
 }
@@ -66,14 +65,15 @@ pub async fn set_metadata(io: &IoCtx, key: &str, value: Bytes) -> Result<(), Err
 ///
 /// # Errors
 /// ENOENT if there is no such key.
-pub async fn remove_metadata(io: &IoCtx, key: &str) -> Result<(), Error> {
+pub async fn remove_metadata(io: &IoCtx, key: impl Into<Name>) -> Result<(), Error> {
+    let key = &key.into();
     let io = io.with_namespace("");
     ask::<Bytes>(&io, names::INFO, "metadata_get", |w| w.put(key)).await?;
     tell(&io, names::INFO, "metadata_remove", |w| w.put(key)).await
 }
 
 /// Of images by name and id.
-async fn sum(io: &IoCtx, images: Vec<(String, String)>) -> Result<Sum, Error> {
+async fn sum(io: &IoCtx, images: Vec<(Name, String)>) -> Result<Sum, Error> {
     let looked = stream::iter(images).map(|(name, id)| async move {
         match Format::of_id(&id) {
             Format::First => old::sum(io, &name).await,
@@ -92,7 +92,7 @@ async fn sum(io: &IoCtx, images: Vec<(String, String)>) -> Result<Sum, Error> {
 }
 
 /// Snapshots and bytes of an image, whatever its features; `None` if it is gone meanwhile.
-async fn one(io: &IoCtx, header: &str) -> Result<Option<(u64, u64)>, Error> {
+async fn one(io: &IoCtx, header: &Name) -> Result<Option<(u64, u64)>, Error> {
     let sized = |op, snap: u64| asking(op, "get_size", |w| w.u64(snap));
     let op = asking(sized(ReadOp::new(), SnapId::HEAD.0), "get_snapcontext", |_| {});
     let mut answers = match io.operate_read(header, op).await {
@@ -111,27 +111,4 @@ async fn one(io: &IoCtx, header: &str) -> Result<Option<(u64, u64)>, Error> {
         bytes = bytes.max(size.map_or(0, |(_, size)| size));
     }
     Ok(Some((ids.len() as u64, bytes)))
-}
-
-/// Looks whether a pool can have images: snapshots of objects, and objects that are overwritten. librbd looks
-/// no more then.
-///
-/// # Errors
-/// What it cannot; an erasure-coded pool without `allow_ec_overwrites` gives EOPNOTSUPP.
-pub async fn validate(io: &IoCtx) -> Result<(), Error> {
-    let io = io.with_namespace("");
-    match io.read(names::INFO, 0, VALIDATED.len() as u64).await {
-        Ok(found) if found == VALIDATED => return Ok(()),
-        Err(e) if e.errno() != Errno::ENOENT => return Err(e.into()),
-        _ => {}
-    }
-    let snap = io.create_managed_snapshot().await?;
-    let looked = async {
-        io.write_full(names::INFO, VALIDATING.into()).await?;
-        io.operate(names::INFO, WriteOp::new().write(0, VALIDATED.into())).await
-    };
-    let looked = looked.await;
-    let removed = io.remove_managed_snapshot(snap).await;
-    looked?;
-    Ok(removed?)
 }

@@ -6,9 +6,9 @@ use loligo_stripe::{ObjectExtent, ObjectNo};
 
 use crate::Error;
 use crate::call::tell;
+use crate::header::Format;
 use crate::image::{Image, Inner};
 use crate::messages::Wanted;
-use crate::view::Format;
 
 /// Objects that are removed at the same time (`rbd_concurrent_management_ops` is 10).
 pub(crate) const REMOVALS: usize = 32;

@@ -3,14 +3,15 @@
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use loligo_rados::{Errno, SnapId};
 use loligo_stripe::{ObjectExtent, ObjectNo};
+use loligo_wire::Name;
 use loligo_wire::rbd::{SnapKind, feature};
 
 use crate::call::tell;
 use crate::error::{EBUSY, ENOSYS, ESTALE};
+use crate::header::{Format, Snapshot};
 use crate::image::{Image, Inner};
 use crate::messages::Wanted;
 use crate::resize::REMOVALS;
-use crate::view::{Format, Snapshot};
 use crate::{Error, names};
 
 const UNPROTECTED: u8 = 0;
@@ -22,12 +23,13 @@ impl Image {
     ///
     /// # Errors
     /// [`Error::SnapshotExists`]; [`Error::ReadOnly`].
-    pub async fn create_snapshot(&self, name: &str) -> Result<(), Error> {
+    pub async fn create_snapshot(&self, name: impl Into<Name>) -> Result<(), Error> {
+        let name = &name.into();
         self.create_snapshot_of(name, &SnapKind::User).await
     }
 
     /// The same for whoever makes it.
-    pub(crate) async fn create_snapshot_of(&self, name: &str, kind: &SnapKind) -> Result<(), Error> {
+    pub(crate) async fn create_snapshot_of(&self, name: &Name, kind: &SnapKind) -> Result<(), Error> {
         let wanted = Wanted::CreateSnapshot { name: name.to_owned(), kind: kind.clone(), flags: 0 };
         match self.has_owner_do(wanted, |_, _| {}).await {
             Ok(true) => return Ok(()),
@@ -54,12 +56,13 @@ impl Image {
     ///
     /// # Errors
     /// [`Error::NoSnapshot`]; [`Error::SnapshotBusy`] if it is protected.
-    pub async fn remove_snapshot(&self, name: &str) -> Result<(), Error> {
+    pub async fn remove_snapshot(&self, name: impl Into<Name>) -> Result<(), Error> {
+        let name = &name.into();
         self.remove_snapshot_of(name, &SnapKind::User).await
     }
 
     /// The same, whoever has made it.
-    pub(crate) async fn remove_snapshot_of(&self, name: &str, kind: &SnapKind) -> Result<(), Error> {
+    pub(crate) async fn remove_snapshot_of(&self, name: &Name, kind: &SnapKind) -> Result<(), Error> {
         let wanted = Wanted::RemoveSnapshot { name: name.to_owned(), kind: kind.clone() };
         if self.has_owner_change(name, wanted).await? {
             return Ok(());
@@ -94,7 +97,9 @@ impl Image {
     ///
     /// # Errors
     /// [`Error::NoSnapshot`]; [`Error::SnapshotExists`].
-    pub async fn rename_snapshot(&self, from: &str, to: &str) -> Result<(), Error> {
+    pub async fn rename_snapshot(&self, from: impl Into<Name>, to: impl Into<Name>) -> Result<(), Error> {
+        let from = &from.into();
+        let to = &to.into();
         self.inner.refresh().await?;
         self.inner.check_view()?;
         let id = self.inner.view.load().snapshot(from)?.info.id;
@@ -108,7 +113,7 @@ impl Image {
     }
 
     /// The same for one that is known by its id.
-    pub(crate) async fn rename_snapshot_of(&self, id: SnapId, to: &str) -> Result<(), Error> {
+    pub(crate) async fn rename_snapshot_of(&self, id: SnapId, to: &Name) -> Result<(), Error> {
         let _all = self.inner.enter_alone().await?;
         self.inner.refresh().await?;
         let known = self.inner.view.load().snapshot_by_id(id).is_some_and(|s| s.info.kind == SnapKind::User);
@@ -134,7 +139,8 @@ impl Image {
     ///
     /// # Errors
     /// [`Error::NoSnapshot`]; EBUSY if it is protected already.
-    pub async fn protect_snapshot(&self, name: &str) -> Result<(), Error> {
+    pub async fn protect_snapshot(&self, name: impl Into<Name>) -> Result<(), Error> {
+        let name = &name.into();
         let wanted = Wanted::ProtectSnapshot { name: name.to_owned(), kind: SnapKind::User };
         if self.has_owner_change(name, wanted).await? {
             return Ok(());
@@ -153,7 +159,8 @@ impl Image {
     /// # Errors
     /// [`Error::NoSnapshot`]; [`Error::SnapshotBusy`] if it has clones of the first version; EINVAL if it is
     /// not protected.
-    pub async fn unprotect_snapshot(&self, name: &str) -> Result<(), Error> {
+    pub async fn unprotect_snapshot(&self, name: impl Into<Name>) -> Result<(), Error> {
+        let name = &name.into();
         let wanted = Wanted::UnprotectSnapshot { name: name.to_owned(), kind: SnapKind::User };
         if self.has_owner_change(name, wanted).await? {
             return Ok(());
@@ -178,13 +185,18 @@ impl Image {
     ///
     /// # Errors
     /// [`Error::NoSnapshot`]. If it fails in between, some objects are what they were and some are not.
-    pub async fn roll_back(&self, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+    pub async fn roll_back(
+        &self,
+        name: impl Into<Name>,
+        progress: impl FnMut(u64, u64),
+    ) -> Result<(), Error> {
+        let name = &name.into();
         let (_all, snap) = self.alone_with(name, &SnapKind::User).await?;
         self.inner.become_again(&snap, progress).await
     }
 
     /// Has the lock's owner change a snapshot.
-    async fn has_owner_change(&self, name: &str, wanted: Wanted) -> Result<bool, Error> {
+    async fn has_owner_change(&self, name: &Name, wanted: Wanted) -> Result<bool, Error> {
         self.has_owner_do(wanted, |_, _| {}).await.map_err(|e| match e.errno() {
             Errno::ENOENT => Error::NoSnapshot(name.to_owned()),
             EBUSY => Error::SnapshotBusy(name.to_owned()),
@@ -195,7 +207,7 @@ impl Image {
     /// Alone, with the lock, and a snapshot as it is now.
     async fn alone_with(
         &self,
-        name: &str,
+        name: &Name,
         kind: &SnapKind,
     ) -> Result<(tokio::sync::SemaphorePermit<'_>, Snapshot), Error> {
         let all = self.inner.enter_alone().await?;
@@ -207,7 +219,7 @@ impl Image {
 
 impl Inner {
     /// Makes a snapshot; its id. To be called alone.
-    pub(crate) async fn take_snapshot(&self, name: &str, kind: &SnapKind) -> Result<SnapId, Error> {
+    pub(crate) async fn take_snapshot(&self, name: &Name, kind: &SnapKind) -> Result<SnapId, Error> {
         self.refresh().await?;
         let view = self.view.load_full();
         if view.snapshot_of(name, kind).is_ok() {
@@ -271,7 +283,7 @@ impl Inner {
     /// Enters a snapshot. Its map is there before: whoever finds the snapshot finds the map too, wherever
     /// this ends. What is left of it if it ends in between is a map of a snapshot that never was, and the
     /// image's own map says of too much that it has changed.
-    async fn add_snapshot(&self, name: &str, kind: &SnapKind, id: SnapId) -> Result<(), Error> {
+    async fn add_snapshot(&self, name: &Name, kind: &SnapKind, id: SnapId) -> Result<(), Error> {
         self.map.keep_as(&self.id, id.0).await?;
         self.header_changes();
         let is_old = self.fixed.format == Format::First;

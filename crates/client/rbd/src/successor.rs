@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use loligo_rados::{LockInfo, Rados};
 use loligo_wire::rbd::feature;
-use loligo_wire::{EntityNum, GlobalId};
+use loligo_wire::{EntityNum, GlobalId, Name};
 
 use crate::Error;
 use crate::image::{At, Image, Inner, Which};
@@ -20,7 +20,7 @@ use crate::object_map::LOCK;
 /// How the exclusive lock is held, or was when it was last heard of: the client, and its cookie.
 struct Holding {
     client: EntityNum,
-    cookie: String,
+    cookie: Name,
     is_owner: bool,
 }
 
@@ -85,7 +85,7 @@ impl Inner {
         let id = self.client_id();
         Holding {
             client: EntityNum::client(GlobalId(id.client)),
-            cookie: format!("{COOKIE}{}", id.watch),
+            cookie: format!("{COOKIE}{}", id.watch).into(),
             is_owner: self.tenure.is_unreturned(),
         }
     }

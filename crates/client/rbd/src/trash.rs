@@ -7,9 +7,9 @@
 use std::time::Duration;
 
 use loligo_rados::{Errno, IoCtx, WriteOp};
-use loligo_wire::UTime;
 pub use loligo_wire::rbd::trash_source as source;
 use loligo_wire::rbd::{TrashImage, op_feature, trash_state};
+use loligo_wire::{Name, UTime};
 
 use crate::call::{ask, listed, tell, telling};
 use crate::error::{EBUSY, EUCLEAN};
@@ -23,7 +23,7 @@ pub struct Trashed {
     /// Its id.
     pub id: String,
     /// What it was called.
-    pub name: String,
+    pub name: Name,
     /// What put it there ([`source`]).
     pub source: u8,
     /// When it was put there.
@@ -45,14 +45,15 @@ pub async fn list(io: &IoCtx) -> Result<Vec<Trashed>, Error> {
 }
 
 async fn all(io: &IoCtx) -> Result<Vec<(String, TrashImage)>, Error> {
-    listed(io, names::TRASH, "trash_list", |(id, _): &(String, TrashImage)| id.as_str()).await
+    listed(io, names::TRASH, "trash_list", |(id, _): &(String, TrashImage)| id.as_bytes()).await
 }
 
 /// Puts an image into the trash, where it is kept for `keep` at least. Repeated after a failure it goes on.
 ///
 /// # Errors
 /// [`Error::NoImage`]; [`Error::InGroup`]; EBUSY if somebody does not give the exclusive lock up.
-pub async fn put(io: &IoCtx, name: &str, keep: Duration) -> Result<(), Error> {
+pub async fn put(io: &IoCtx, name: impl Into<Name>, keep: Duration) -> Result<(), Error> {
+    let name = &name.into();
     put_by(io, name, source::USER, keep).await
 }
 
@@ -65,7 +66,8 @@ pub fn is_users(source: u8) -> bool {
 ///
 /// # Errors
 /// As [`put`].
-pub async fn put_parent(io: &IoCtx, name: &str) -> Result<(), Error> {
+pub async fn put_parent(io: &IoCtx, name: impl Into<Name>) -> Result<(), Error> {
+    let name = &name.into();
     put_by(io, name, source::USER_PARENT, Duration::ZERO).await
 }
 
@@ -78,7 +80,7 @@ pub(crate) async fn remove_parent(io: &IoCtx, id: &str) -> Result<(), Error> {
     }
 }
 
-async fn put_by(io: &IoCtx, name: &str, source: u8, keep: Duration) -> Result<(), Error> {
+async fn put_by(io: &IoCtx, name: &Name, source: u8, keep: Duration) -> Result<(), Error> {
     let id = match ask(io, names::DIRECTORY, "dir_get_id", |w| w.put(name)).await {
         Err(e) if e.is_not_found() => match half_put(io, name).await {
             Err(Error::NoImage(_)) if old::has_header(io, name).await? => {
@@ -117,7 +119,7 @@ async fn put_by(io: &IoCtx, name: &str, source: u8, keep: Duration) -> Result<()
 }
 
 /// The id of an image of this name that somebody has begun to put into the trash.
-async fn half_put(io: &IoCtx, name: &str) -> Result<String, Error> {
+async fn half_put(io: &IoCtx, name: &Name) -> Result<String, Error> {
     let is_it = |image: &TrashImage| {
         is_users(image.source) && image.state == trash_state::MOVING && image.name == name
     };
@@ -128,7 +130,7 @@ async fn half_put(io: &IoCtx, name: &str) -> Result<String, Error> {
 /// The entry first: who finds it knows that the name goes.
 pub(crate) async fn put_away(
     io: &IoCtx,
-    name: &str,
+    name: &Name,
     id: &str,
     source: u8,
     keep: Duration,
@@ -183,7 +185,7 @@ async fn entry(io: &IoCtx, id: &str) -> Result<TrashImage, Error> {
 /// # Errors
 /// [`Error::NotInTrash`]; [`Error::ImageExists`]; EINVAL if no user has put it there; EBUSY if something else
 /// is done with it.
-pub async fn restore(io: &IoCtx, id: &str, name: Option<&str>) -> Result<(), Error> {
+pub async fn restore(io: &IoCtx, id: &str, name: Option<&Name>) -> Result<(), Error> {
     let entry = entry(io, id).await?;
     if ![source::USER, source::MIRRORING, source::USER_PARENT].contains(&entry.source) {
         return Err(Errno::EINVAL.into());
@@ -205,7 +207,7 @@ pub async fn restore(io: &IoCtx, id: &str, name: Option<&str>) -> Result<(), Err
 
 /// Takes an image out that a migration has put there, under this name. Repeated after a failure it goes on;
 /// one that is not there has its name.
-pub(crate) async fn take_out(io: &IoCtx, id: &str, name: &str) -> Result<(), Error> {
+pub(crate) async fn take_out(io: &IoCtx, id: &str, name: &Name) -> Result<(), Error> {
     match entry(io, id).await {
         Err(Error::NotInTrash(_)) => return Ok(()),
         entry => entry?,
@@ -214,7 +216,7 @@ pub(crate) async fn take_out(io: &IoCtx, id: &str, name: &str) -> Result<(), Err
     gone(tell(io, names::TRASH, "trash_remove", |w| w.put(id)).await)
 }
 
-async fn name_again(io: &IoCtx, id: &str, name: &str) -> Result<(), Error> {
+async fn name_again(io: &IoCtx, id: &str, name: &Name) -> Result<(), Error> {
     let named = telling(WriteOp::new().create(true), "set_id", |w| w.put(id));
     match io.operate(names::id_object(name), named).await {
         Err(e) if e.errno() == Errno::EEXIST => {

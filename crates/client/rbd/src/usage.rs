@@ -5,22 +5,23 @@ use std::collections::HashSet;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use loligo_rados::{IoCtx, SnapId};
 use loligo_stripe::{ObjectExtent, ObjectNo};
+use loligo_wire::Name;
 use loligo_wire::rbd::object_map::{EXISTS, NONEXISTENT};
 use loligo_wire::rbd::{ObjectMap, SnapKind, feature};
 
 use crate::features::{FAST_DIFF_INVALID, OBJECT_MAP_INVALID};
+use crate::header::{Snapshot, View};
 use crate::image::{Image, Inner};
 use crate::messages::Wanted;
 use crate::object_map::load;
 use crate::resize::REMOVALS;
-use crate::view::{Snapshot, View};
 use crate::{Error, names};
 
 /// What one state of an image takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {
     /// The snapshot; `None` is the image.
-    pub snapshot: Option<(SnapId, String)>,
+    pub snapshot: Option<(SnapId, Name)>,
     /// Bytes it could have.
     pub provisioned: u64,
     /// Bytes of objects that came or changed since the snapshot before, each counted as a whole.
@@ -91,7 +92,8 @@ impl Image {
     ///
     /// # Errors
     /// [`Error::NoSnapshot`]; [`Error::NoObjectMap`].
-    pub async fn check_snapshot_object_map(&self, name: &str) -> Result<Vec<u64>, Error> {
+    pub async fn check_snapshot_object_map(&self, name: impl Into<Name>) -> Result<Vec<u64>, Error> {
+        let name = &name.into();
         let (inner, snap) = (&self.inner, self.mapped_snapshot(name).await?);
         let _all = inner.enter_alone().await?;
         let (id, count) = (snap.info.id, inner.fixed.layout.object_count(snap.info.size));
@@ -119,9 +121,10 @@ impl Image {
     /// [`Error::NoSnapshot`]; [`Error::NoObjectMap`] if the image shall have none.
     pub async fn rebuild_snapshot_object_map(
         &self,
-        name: &str,
+        name: impl Into<Name>,
         progress: impl FnMut(u64, u64),
     ) -> Result<(), Error> {
+        let name = &name.into();
         let (inner, snap) = (&self.inner, self.mapped_snapshot(name).await?);
         let _all = inner.enter_alone().await?;
         inner.make_snapshot_map(&snap, progress).await?;
@@ -129,7 +132,7 @@ impl Image {
     }
 
     /// A snapshot of an image that has object maps.
-    async fn mapped_snapshot(&self, name: &str) -> Result<Snapshot, Error> {
+    async fn mapped_snapshot(&self, name: &Name) -> Result<Snapshot, Error> {
         self.inner.check_header().await?;
         let view = self.inner.view.load();
         match view.has(feature::OBJECT_MAP) {

@@ -13,7 +13,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use loligo_rados::{Builder, IoCtx};
-use loligo_rbd::{CacheOptions, CloneFormat, Error, Image, ImageCache, Mode, NewClone, NewImage, Shrink};
+use loligo_rbd::{
+    CacheOptions, CloneFormat, Error, Image, ImageCache, Mode, Name, NewClone, NewImage, Shrink,
+};
 use loligo_server::Server;
 
 const MB: u64 = 1 << 20;
@@ -360,7 +362,7 @@ impl Place {
         }
         assert_eq!(image.size(), 200 * MB);
         assert!(image.parent().await.expect("none").is_none());
-        let names: Vec<String> = image.view().snapshots.iter().map(|snap| snap.info.name.clone()).collect();
+        let names: Vec<Name> = image.view().snapshots.iter().map(|snap| snap.info.name.clone()).collect();
         assert_eq!(names, ["b"]);
         assert_eq!(image.metadata().await.expect("a list").keys().collect::<Vec<_>>(), ["key"]);
         let mut again = self.command(&["snap", "create", "disk@b"]);
@@ -409,7 +411,8 @@ impl Place {
     /// Theirs is killed with the lock; we go on. `rbd` must not know ours to be alive afterwards.
     async fn killed(&self) {
         let mut stock = self.begin(&["bench", "disk", "--io-type", "write", "--io-total", "1T"]);
-        let header = format!("rbd_header.{}", loligo_rbd::list(&self.io).await.expect("a list")["disk"]);
+        let header =
+            format!("rbd_header.{}", loligo_rbd::list(&self.io).await.expect("a list")[&b"disk"[..]]);
         while self.io.lock_info(&*header, "rbd_lock").await.expect("a lock").holders.is_empty() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

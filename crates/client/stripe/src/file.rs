@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use loligo_rados::{LockGuard, LockState};
+use loligo_rados::{LockGuard, LockState, Name};
 
 use crate::FILE_BYTES_MAX;
 use crate::buffers::Buffers;
@@ -124,7 +124,7 @@ impl File {
     }
 
     /// The cookie of its lock, which no other open file has; `None` at a snapshot.
-    pub fn lock_cookie(&self) -> Option<&str> {
+    pub fn lock_cookie(&self) -> Option<&Name> {
         self.guard.as_ref().map(LockGuard::cookie)
     }
 

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
-use loligo_rados::{CmpOp, Errno, IoCtx, LockGuard, LockMode, LockOptions, ReadOp, WriteOp};
+use loligo_rados::{CmpOp, Errno, IoCtx, LockGuard, LockMode, LockOptions, Name, ReadOp, WriteOp};
 
 use crate::FILE_BYTES_MAX;
 use crate::error::{EBUSY, ECANCELED, Error};
@@ -101,8 +101,8 @@ impl Head {
     async fn locked(&self, op: WriteOp, mode: LockMode) -> Result<LockGuard, Error> {
         let tag = if mode == LockMode::Shared { SHARED_TAG } else { "" };
         let options = LockOptions {
-            cookie: uuid()?,
-            tag: tag.to_owned(),
+            cookie: uuid()?.into(),
+            tag: tag.into(),
             duration: Some(self.lock_time),
             ..LockOptions::default()
         };
@@ -114,7 +114,7 @@ impl Head {
     }
 
     /// The cookies of those that have the lock.
-    pub(crate) async fn lock_cookies(&self) -> Result<Vec<String>, Error> {
+    pub(crate) async fn lock_cookies(&self) -> Result<Vec<Name>, Error> {
         let info = self.io.lock_info(self.name.clone(), LOCK).await?;
         Ok(info.holders.into_iter().map(|holder| holder.cookie).collect())
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
-use loligo_rados::{Errno, IoCtx, LockGuard, LockMode, ObjectList};
+use loligo_rados::{Errno, IoCtx, LockGuard, LockMode, Name, ObjectList};
 
 use crate::FILE_BYTES_MAX;
 use crate::direct::Direct;
@@ -137,7 +137,7 @@ impl Striper {
     ///
     /// # Errors
     /// ENOENT.
-    pub async fn lock_cookies(&self, file: impl AsRef<[u8]>) -> Result<Vec<String>, Error> {
+    pub async fn lock_cookies(&self, file: impl AsRef<[u8]>) -> Result<Vec<Name>, Error> {
         self.head(file.as_ref()).lock_cookies().await
     }
 

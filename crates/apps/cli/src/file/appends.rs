@@ -9,6 +9,8 @@ use bytes::Bytes;
 use loligo_stripe::{File, Striper};
 use serde::{Deserialize, Serialize};
 
+use crate::name::Name;
+
 /// Behind it the attribute's name has the lock's cookie.
 const PREFIX: &str = "loligo.append.";
 
@@ -30,7 +32,10 @@ pub(super) struct Appending {
 impl Appending {
     /// To an open file.
     pub(super) fn to(file: &File) -> Self {
-        Self { attribute: format!("{PREFIX}{}", file.lock_cookie().unwrap_or_default()), first: None }
+        Self {
+            attribute: format!("{PREFIX}{}", file.lock_cookie().map(Name::to_string).unwrap_or_default()),
+            first: None,
+        }
     }
 
     /// Writes the next part at the file's end, which is noted as missing before it is claimed.
@@ -78,8 +83,10 @@ impl Appends {
     }
 
     /// Those whose programs hold no lock of the file.
-    pub(super) fn gone(&self, cookies: &[String]) -> Self {
-        let is_held = |name: &str| cookies.iter().any(|cookie| name.strip_prefix(PREFIX) == Some(cookie));
+    pub(super) fn gone(&self, cookies: &[Name]) -> Self {
+        let is_held = |name: &str| {
+            name.strip_prefix(PREFIX).is_some_and(|held| cookies.iter().any(|cookie| cookie == held))
+        };
         Self(
             self.0
                 .iter()
@@ -154,9 +161,9 @@ mod tests {
         let appends = Appends::of(&all, 35);
         assert_eq!(appends.0.len(), 2, "what lies behind the end says nothing: {appends:?}");
         assert_eq!((appends.first(), appends.first_missing()), (Some(10), Some(20)));
-        let gone = appends.gone(&["a".to_owned(), "x".to_owned()]);
+        let gone = appends.gone(&["a".into(), "x".into()]);
         assert_eq!((gone.0.len(), gone.first_missing()), (1, Some(30)));
-        assert!(appends.also_in(&gone) == gone && gone.gone(&["b".to_owned()]).is_empty());
+        assert!(appends.also_in(&gone) == gone && gone.gone(&["b".into()]).is_empty());
         let said = gone.to_string();
         assert!(said.contains("bytes 30 to 35 (appended from 30 on)"), "{said}");
         assert!(said.contains("its first 30 bytes") && said.ends_with("of loligo.append.b"), "{said}");

@@ -6,6 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::local::Way;
 use crate::args::size;
+use crate::name::Name;
 
 const PUT: &str = "\
 Examples:
@@ -28,7 +29,7 @@ pub(crate) enum FileCommand {
     #[command(after_help = PUT)]
     Put {
         /// The striped file's name.
-        name: String,
+        name: Name,
         /// The local file; - is standard input; a directory with --recursive.
         file: PathBuf,
         #[command(flatten)]
@@ -44,7 +45,7 @@ pub(crate) enum FileCommand {
     /// Write a local file at the end of a striped one, which is made if there is none.
     Append {
         /// The striped file's name.
-        name: String,
+        name: Name,
         /// The local file; - is standard input.
         file: PathBuf,
         #[command(flatten)]
@@ -54,7 +55,7 @@ pub(crate) enum FileCommand {
     #[command(after_help = GET)]
     Get {
         /// The striped file's name.
-        name: String,
+        name: Name,
         /// The local file; - is standard output; a directory with --recursive.
         file: PathBuf,
         #[command(flatten)]
@@ -70,7 +71,7 @@ pub(crate) enum FileCommand {
     /// Write striped files to standard output, one after the other.
     Cat {
         #[arg(required = true)]
-        names: Vec<String>,
+        names: Vec<Name>,
         /// Begin at this byte of each.
         #[arg(long, value_parser = size, default_value = "0")]
         offset: u64,
@@ -81,8 +82,8 @@ pub(crate) enum FileCommand {
     /// Copy a striped file with its attributes; without a layout it gets the source's. Where the source has
     /// no objects, the copy has holes.
     Cp {
-        source: String,
-        destination: String,
+        source: Name,
+        destination: Name,
         #[command(flatten)]
         layout: LayoutOptions,
         /// Ask the OSDs for holes within objects, too, which costs them more than to send zeros.
@@ -92,35 +93,35 @@ pub(crate) enum FileCommand {
     /// List the striped files.
     Ls {
         /// Those whose names begin so.
-        prefix: Option<String>,
+        prefix: Option<Name>,
         /// With size, time of modification and layout.
         #[arg(short, long)]
         long: bool,
     },
     /// Show a striped file's size and time of modification; with --format json its layout, too.
-    Stat { name: String },
+    Stat { name: Name },
     /// Remove striped files.
     Rm {
         #[arg(required = true)]
-        names: Vec<String>,
+        names: Vec<Name>,
     },
     /// Set a striped file's size: cut it off, or extend it by a hole.
     Truncate {
-        name: String,
+        name: Name,
         #[arg(value_parser = size)]
         size: u64,
     },
     /// Set an attribute of a striped file; without VALUE it is read from standard input.
-    Setxattr { name: String, attribute: String, value: Option<String> },
+    Setxattr { name: Name, attribute: Name, value: Option<Name> },
     /// Print an attribute of a striped file.
-    Getxattr { name: String, attribute: String },
+    Getxattr { name: Name, attribute: Name },
     /// Remove an attribute of a striped file.
-    Rmxattr { name: String, attribute: String },
+    Rmxattr { name: Name, attribute: Name },
     /// List a striped file's attributes, but for those that say how long it is and how it is laid out.
-    Listxattr { name: String },
+    Listxattr { name: Name },
     /// Show how a striped file is laid out; with --offset in which objects a part of it lies.
     Layout {
-        name: String,
+        name: Name,
         /// The part's first byte.
         #[arg(long, value_parser = size)]
         offset: Option<u64>,

@@ -7,11 +7,12 @@ use super::note::{NOTE, Note, Readable};
 use super::{LayoutOptions, closing, progress, striper};
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
+use crate::name::Name;
 
 pub(super) async fn run(
     pool: &Pool,
-    source: &str,
-    destination: &str,
+    source: &Name,
+    destination: &Name,
     layout: LayoutOptions,
     sparse: bool,
 ) -> Result<(), Failure> {
@@ -32,8 +33,8 @@ pub(super) async fn run(
 /// What the destination was is gone.
 async fn onto(
     pool: &Pool,
-    (source, from, end): (&str, &File, u64),
-    destination: &str,
+    (source, from, end): (&Name, &File, u64),
+    destination: &Name,
     layout: LayoutOptions,
     sparse: bool,
 ) -> Result<(), Failure> {

@@ -15,6 +15,7 @@ use super::sums::Sums;
 use super::{Carried, Transfer, carry_all, closing, progress, striper, tree};
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
+use crate::name::Name;
 
 #[derive(Clone, Copy)]
 pub(super) struct Options {
@@ -29,7 +30,7 @@ struct Getting<'p> {
     bar: ProgressBar,
 }
 
-pub(super) async fn run(pool: &Pool, name: &str, file: &Path, options: Options) -> Result<(), Failure> {
+pub(super) async fn run(pool: &Pool, name: &Name, file: &Path, options: Options) -> Result<(), Failure> {
     let begun = Instant::now();
     let Transfer { recursive, parallel, verify, .. } = options.transfer;
     let carried = if recursive {
@@ -58,7 +59,7 @@ pub(super) async fn run(pool: &Pool, name: &str, file: &Path, options: Options) 
 }
 
 /// Writes files to standard output.
-pub(super) async fn cat(pool: &Pool, names: &[String], offset: u64, len: Option<u64>) -> Result<(), Failure> {
+pub(super) async fn cat(pool: &Pool, names: &[Name], offset: u64, len: Option<u64>) -> Result<(), Failure> {
     let mut sink = Sink::open(Path::new("-"), 0, Way::Cached)?;
     for name in names {
         let what = || pool.names("cat", name);
@@ -77,7 +78,7 @@ pub(super) async fn cat(pool: &Pool, names: &[String], offset: u64, len: Option<
 }
 
 /// The striped files below a name, where they go, and their sizes.
-async fn below(pool: &Pool, name: &str, dir: &Path) -> Result<Vec<(Vec<u8>, PathBuf, u64)>, Failure> {
+async fn below(pool: &Pool, name: &Name, dir: &Path) -> Result<Vec<(Vec<u8>, PathBuf, u64)>, Failure> {
     let what = || pool.names("get", name);
     let striper = &striper(pool);
     let (mut list, mut found) = (striper.files(), Vec::new());
@@ -85,7 +86,7 @@ async fn below(pool: &Pool, name: &str, dir: &Path) -> Result<Vec<(Vec<u8>, Path
         match tree::below(name, &file) {
             Some(path) => found.push((file, dir.join(path))),
             None if name.is_empty() => {
-                let shown = String::from_utf8_lossy(&file);
+                let shown = Name::from(&file);
                 eprintln!("loligo: left out, no name for a local file: {shown}");
             }
             None => {}
@@ -95,8 +96,7 @@ async fn below(pool: &Pool, name: &str, dir: &Path) -> Result<Vec<(Vec<u8>, Path
         return Err(Failure::new(what(), "no striped file below that name"));
     }
     let sized = found.into_iter().map(|(file, path)| async move {
-        let size =
-            striper.stat(&file).await.context(|| pool.names("stat", &String::from_utf8_lossy(&file)))?.size;
+        let size = striper.stat(&file).await.context(|| pool.names("stat", &Name::from(&file)))?.size;
         Ok::<_, Failure>((file, path, size))
     });
     stream::iter(sized).buffered(16).try_collect().await
@@ -105,7 +105,7 @@ async fn below(pool: &Pool, name: &str, dir: &Path) -> Result<Vec<(Vec<u8>, Path
 impl Getting<'_> {
     /// One file. Returns the bytes that were written.
     async fn file(&self, name: &[u8], path: &Path) -> Result<u64, Failure> {
-        let shown = String::from_utf8_lossy(name).into_owned();
+        let shown = Name::from(name);
         let what = || self.pool.names("get", &shown);
         let file = striper(self.pool).open(name).await.context(what)?;
         let done = self.fill(&file, name, path, &what).await;

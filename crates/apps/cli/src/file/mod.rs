@@ -23,6 +23,7 @@ use serde_json::json;
 use crate::args::Format;
 use crate::client::{self, Client, Pool};
 use crate::failure::{Context, Failure};
+use crate::name::Name;
 
 pub(crate) use self::args::FileCommand;
 use self::args::{LayoutOptions, Transfer};
@@ -75,7 +76,9 @@ async fn one(pool: &Pool, command: &FileCommand) -> Result<(), Failure> {
             copy::run(pool, source, destination, *layout, *sparse).await
         }
 
-        FileCommand::Ls { prefix, long } => show::list(pool, prefix.as_deref().unwrap_or(""), *long).await,
+        FileCommand::Ls { prefix, long } => {
+            show::list(pool, prefix.as_deref().unwrap_or_default(), *long).await
+        }
         FileCommand::Stat { name } => show::stat(pool, name).await,
         FileCommand::Rm { names } => {
             // What is left of a file whose removal is interrupted is marked.
@@ -87,7 +90,7 @@ async fn one(pool: &Pool, command: &FileCommand) -> Result<(), Failure> {
         }
         FileCommand::Truncate { name, size } => truncate(pool, name, *size).await,
         FileCommand::Setxattr { name, attribute, value } => {
-            xattrs::set(pool, name, attribute, value.as_deref()).await
+            xattrs::set(pool, name, attribute, value.as_ref()).await
         }
         FileCommand::Getxattr { name, attribute } => xattrs::get(pool, name, attribute).await,
         FileCommand::Rmxattr { name, attribute } => xattrs::remove(pool, name, attribute).await,
@@ -97,7 +100,7 @@ async fn one(pool: &Pool, command: &FileCommand) -> Result<(), Failure> {
 }
 
 /// Sets a file's size. A file that is not whole may be cut down to what is there of it, and is whole then.
-async fn truncate(pool: &Pool, name: &str, size: u64) -> Result<(), Failure> {
+async fn truncate(pool: &Pool, name: &Name, size: u64) -> Result<(), Failure> {
     let what = || pool.names("truncate", name);
     let look = Look::at(&striper(pool), name.as_bytes()).await.context(what)?;
     let readable = Readable::of(&striper(pool), name.as_bytes()).await.context(what)?;

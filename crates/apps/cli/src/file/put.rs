@@ -15,6 +15,7 @@ use super::sums::Sums;
 use super::{Carried, LayoutOptions, Transfer, carry_all, closing, progress, striper, tree};
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
+use crate::name::Name;
 
 /// A note is made when so much more is written, or after so long.
 const NOTE_BYTES: u64 = 256 << 20;
@@ -34,7 +35,7 @@ struct Putting<'p> {
     bar: ProgressBar,
 }
 
-pub(super) async fn run(pool: &Pool, name: &str, file: &Path, options: &Options) -> Result<(), Failure> {
+pub(super) async fn run(pool: &Pool, name: &Name, file: &Path, options: &Options) -> Result<(), Failure> {
     let begun = Instant::now();
     let Transfer { recursive, parallel, verify, .. } = options.transfer;
     let layout = options.layout.layout().context(|| pool.names("put", name))?;
@@ -73,7 +74,7 @@ pub(super) async fn run(pool: &Pool, name: &str, file: &Path, options: &Options)
 /// ended, or behind what others have appended meanwhile.
 pub(super) async fn append(
     pool: &Pool,
-    name: &str,
+    name: &Name,
     file: &Path,
     layout: LayoutOptions,
 ) -> Result<(), Failure> {
@@ -104,7 +105,7 @@ pub(super) async fn append(
 impl Putting<'_> {
     /// One file. Returns the bytes that were read from it.
     async fn file(&self, name: &[u8], file: &Path) -> Result<u64, Failure> {
-        let shown = String::from_utf8_lossy(name).into_owned();
+        let shown = Name::from(name);
         let what = || self.pool.names("put", &shown);
         let meta = match is_dash(file) {
             true => None,
@@ -177,7 +178,7 @@ impl Putting<'_> {
         mut note: Note,
         from: u64,
     ) -> Result<u64, Failure> {
-        let shown = String::from_utf8_lossy(name).into_owned();
+        let shown = Name::from(name);
         let what = || self.pool.names("put", &shown);
         let Transfer { verify, window, .. } = self.options.transfer;
         let mut sums = match verify {

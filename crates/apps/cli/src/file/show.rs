@@ -10,18 +10,20 @@ use super::striper;
 use crate::args::Format;
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
+use crate::name::{Name, shown};
+use crate::say::say_line;
 
 /// Files whose first objects are asked at a time.
 const STATS_UNDER_WAY: usize = 16;
 
-pub(super) async fn list(pool: &Pool, prefix: &str, long: bool) -> Result<(), Failure> {
+pub(super) async fn list(pool: &Pool, prefix: &[u8], long: bool) -> Result<(), Failure> {
     let striper = &striper(pool);
     let what = || format!("ls {}", pool.name);
     let listed = stream::try_unfold(striper.files(), |mut files| async move {
         Ok::<_, Failure>(files.next().await.context(what)?.map(|file| (file, files)))
     });
     let wanted = listed.filter(|file| {
-        let wanted = file.as_ref().map_or(true, |file| file.starts_with(prefix.as_bytes()));
+        let wanted = file.as_ref().map_or(true, |file| file.starts_with(prefix));
         async move { wanted }
     });
     let mut found = Box::pin(
@@ -29,7 +31,7 @@ pub(super) async fn list(pool: &Pool, prefix: &str, long: bool) -> Result<(), Fa
             .map(|file| async move {
                 let file = file?;
                 let stat = if long { Some(Listed::of(striper, &file).await) } else { None };
-                Ok::<_, Failure>((String::from_utf8_lossy(&file).into_owned(), stat))
+                Ok::<_, Failure>((Name::from(&file), stat))
             })
             .buffered(STATS_UNDER_WAY),
     );
@@ -43,14 +45,14 @@ pub(super) async fn list(pool: &Pool, prefix: &str, long: bool) -> Result<(), Fa
             None => None,
         };
         match (pool.format, stat) {
-            (Format::Plain, None) => sayln!("{name}"),
+            (Format::Plain, None) => say_line(&shown(&name)),
             (Format::Plain, Some(listed)) => {
-                sayln!("{}", line(&name, &listed.stat));
+                say_line(&line(&name, &listed.stat));
                 if let Some(unfinished) = listed.unfinished {
                     eprintln!("loligo: {}: {unfinished}", pool.names("ls", &name));
                 }
             }
-            (_, None) => all.push(json!({"name": name})),
+            (_, None) => all.push(json!({"name": shown(&name)})),
             (_, Some(listed)) => {
                 let mut described = described(&name, &listed.stat);
                 described["whole"] = listed.is_whole.into();
@@ -85,20 +87,21 @@ impl Listed {
 }
 
 /// Shows a file's size. A file that is not whole has none to rely on.
-pub(super) async fn stat(pool: &Pool, name: &str) -> Result<(), Failure> {
+pub(super) async fn stat(pool: &Pool, name: &Name) -> Result<(), Failure> {
     let what = || pool.names("stat", name);
     let stat = Readable::or_refuse(&striper(pool), name.as_bytes(), what).await?.stat;
     match pool.format {
         // As `rados --striper stat` has it.
         Format::Plain => {
-            sayln!("{}/{name} mtime {}, size {}", pool.name, UTime::from_system(stat.mtime), stat.size);
+            let (name, mtime) = (shown(name), UTime::from_system(stat.mtime));
+            say_line(&format!("{}/{name} mtime {mtime}, size {}", pool.name, stat.size));
         }
         _ => pool.format.print("file", "item", &described(name, &stat)),
     }
     Ok(())
 }
 
-pub(super) async fn layout(pool: &Pool, name: &str, offset: Option<u64>, len: u64) -> Result<(), Failure> {
+pub(super) async fn layout(pool: &Pool, name: &Name, offset: Option<u64>, len: u64) -> Result<(), Failure> {
     let stat = striper(pool).stat(name).await.context(|| pool.names("layout", name))?;
     match (offset, pool.format) {
         (None, Format::Plain) => sayln!("{}", stat.layout),
@@ -111,7 +114,8 @@ pub(super) async fn layout(pool: &Pool, name: &str, offset: Option<u64>, len: u6
             }
             for piece in pieces {
                 let object = piece["object"].as_str().unwrap_or_default();
-                sayln!("{}\t{}\t{object}\t{}", piece["offset"], piece["length"], piece["object_offset"]);
+                let [offset, len, at] = ["offset", "length", "object_offset"].map(|field| &piece[field]);
+                say_line(&format!("{offset}\t{len}\t{object}\t{at}"));
             }
         }
     }
@@ -119,7 +123,7 @@ pub(super) async fn layout(pool: &Pool, name: &str, offset: Option<u64>, len: u6
 }
 
 /// Where the parts of a range of a file lie, in the file's order.
-fn pieces(layout: Layout, name: &str, offset: u64, len: u64) -> impl Iterator<Item = Value> {
+fn pieces(layout: Layout, name: &Name, offset: u64, len: u64) -> impl Iterator<Item = Value> {
     let names = ObjectNames::Striper(name.as_bytes().to_vec());
     let end = offset.saturating_add(len);
     let mut at = offset;
@@ -128,7 +132,7 @@ fn pieces(layout: Layout, name: &str, offset: u64, len: u64) -> impl Iterator<It
             let (object, object_offset) = layout.locate(at);
             let here = (layout.stripe_unit() - at % layout.stripe_unit()).min(end - at);
             let object = names.name(object);
-            let object = String::from_utf8_lossy(&object);
+            let object = shown(&object);
             let piece =
                 json!({"offset": at, "length": here, "object": object, "object_offset": object_offset});
             at += here;
@@ -137,16 +141,16 @@ fn pieces(layout: Layout, name: &str, offset: u64, len: u64) -> impl Iterator<It
     })
 }
 
-fn line(name: &str, stat: &FileStat) -> String {
+fn line(name: &Name, stat: &FileStat) -> String {
     let FileStat { size, mtime, layout } = stat;
     let (unit, count, object) = (layout.stripe_unit(), layout.stripe_count(), layout.object_size());
-    format!("{size:>15}  {}  {unit}/{count}/{object}  {name}", UTime::from_system(*mtime))
+    format!("{size:>15}  {}  {unit}/{count}/{object}  {}", UTime::from_system(*mtime), shown(name))
 }
 
-fn described(name: &str, stat: &FileStat) -> Value {
+fn described(name: &Name, stat: &FileStat) -> Value {
     let objects = stat.layout.object_count(stat.size);
     let mtime = UTime::from_system(stat.mtime).to_string();
-    json!({"name": name, "size": stat.size, "mtime": mtime, "layout": numbers(stat.layout), "objects_max": objects})
+    json!({"name": shown(name), "size": stat.size, "mtime": mtime, "layout": numbers(stat.layout), "objects_max": objects})
 }
 
 fn numbers(layout: Layout) -> Value {

@@ -6,6 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Component, Path, PathBuf};
 
 use crate::failure::{Context, Failure};
+use crate::name::Name;
 
 /// A local file below a directory.
 pub(super) struct Found {
@@ -16,7 +17,7 @@ pub(super) struct Found {
 
 /// All files below a directory, by name. Symbolic links to files are files; what is neither file nor
 /// directory is left out, and told.
-pub(super) fn walk(dir: &Path, name: &str) -> Result<Vec<Found>, Failure> {
+pub(super) fn walk(dir: &Path, name: &Name) -> Result<Vec<Found>, Failure> {
     let mut found = Vec::new();
     let mut dirs = vec![dir.to_owned()];
     while let Some(at) = dirs.pop() {
@@ -42,22 +43,24 @@ pub(super) fn walk(dir: &Path, name: &str) -> Result<Vec<Found>, Failure> {
     Ok(found)
 }
 
+/// A name without the slashes at its end.
+fn without_slashes(name: &[u8]) -> &[u8] {
+    let end = name.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
+    &name[..end]
+}
+
 /// The striped file's name.
-fn join(name: &str, below: &Path) -> Vec<u8> {
+fn join(name: &Name, below: &Path) -> Vec<u8> {
     let below = below.as_os_str().as_bytes();
-    if name.is_empty() {
-        below.to_vec()
-    } else {
-        [name.trim_end_matches('/').as_bytes(), b"/", below].concat()
-    }
+    if name.is_empty() { below.to_vec() } else { [without_slashes(name), b"/", below].concat() }
 }
 
 /// Where below a directory a striped file belongs; `None` if it is not below `name`, or would lie outside of
 /// the directory.
-pub(super) fn below(name: &str, file: &[u8]) -> Option<PathBuf> {
-    let rest = match name.trim_end_matches('/') {
-        "" => file,
-        name => file.strip_prefix(name.as_bytes())?.strip_prefix(b"/")?,
+pub(super) fn below(name: &Name, file: &[u8]) -> Option<PathBuf> {
+    let rest = match without_slashes(name) {
+        b"" => file,
+        name => file.strip_prefix(name)?.strip_prefix(b"/")?,
     };
     let path = Path::new(OsStr::from_bytes(rest));
     let inside = path.components().all(|part| matches!(part, Component::Normal(_)));
@@ -73,8 +76,8 @@ mod tests {
         for (name, path, file) in
             [("a", "b/c", "a/b/c"), ("", "b", "b"), ("a/", "b", "a/b"), ("a/b", "c", "a/b/c")]
         {
-            assert_eq!(join(name, Path::new(path)), file.as_bytes());
-            assert_eq!(below(name, file.as_bytes()), Some(path.into()));
+            assert_eq!(join(&name.into(), Path::new(path)), file.as_bytes());
+            assert_eq!(below(&name.into(), file.as_bytes()), Some(path.into()));
         }
         for (name, file) in [
             ("a", "ab/c"),
@@ -87,7 +90,7 @@ mod tests {
             ("", "x\0y"),
             ("", "x/"),
         ] {
-            assert_eq!(below(name, file.as_bytes()), None, "{name} {file}");
+            assert_eq!(below(&name.into(), file.as_bytes()), None, "{name} {file}");
         }
     }
 }

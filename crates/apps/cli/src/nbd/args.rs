@@ -9,6 +9,7 @@ use loligo_nbd::ConfigTls;
 use loligo_nbd::kernel::BlockSize;
 
 use crate::args::size;
+use crate::name::Name;
 
 const SPECS: &str = "\
 SPEC says what a device stands on, and ends with ,ro if it shall only be read:
@@ -121,7 +122,7 @@ pub(crate) struct ServeOptions {
     pub(super) unix: Vec<PathBuf>,
     /// A device, as NAME=SPEC.
     #[arg(long, value_name = "NAME=SPEC")]
-    pub(super) export: Vec<String>,
+    pub(super) export: Vec<Name>,
     /// Addresses, sockets and devices, in TOML; what is named on the command line comes in addition.
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use loligo_admin::{Admin, AdminSocket};
+use loligo_cephx::conf::Conf;
 use loligo_nbd::tls::{Acceptor, TlsFiles};
 use loligo_nbd::{Allowed, Config, ConfigTls, Definition, Opener, Registry, Server, Spec, control};
-use loligo_rados::{Builder, Waits};
+use loligo_rados::{Builder, Rados, Waits};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
@@ -123,10 +124,12 @@ fn serve(options: &ServeOptions, builder: Builder, pool: Option<String>) -> Resu
         loligo_nbd::pace::before_sleep(pause_max);
     })?;
     let handle = runtime.handle().clone();
-    runtime.block_on(async {
+    let served = runtime.block_on(async {
         let waits = Waits::default();
         waits::tell(waits.clone());
-        let registry = Registry::new(Opener::new(builder.waits(&waits), pool), handle.clone());
+        let opener =
+            Opener::new(builder.waits(&waits), pool).telling(move |rados| follow_log(conf.as_ref(), rados));
+        let registry = Registry::new(opener, handle.clone());
         let devices = plan.devices.iter().map(|device| {
             let registry = &registry;
             async move { registry.add(device.clone()).await.context(|| format!("export {}", device.name)) }
@@ -148,7 +151,16 @@ fn serve(options: &ServeOptions, builder: Builder, pool: Option<String>) -> Resu
         drop(control);
         server.close().await;
         Ok(())
-    })
+    });
+    log::flush_followed();
+    served
+}
+
+/// What the monitors say of the log is followed. A log that cannot be is no reason to serve nothing.
+fn follow_log(conf: Option<&Conf>, rados: &Rados) {
+    if let Some(Err(failure)) = conf.map(|conf| log::follow(conf, rados)) {
+        eprintln!("loligo: {failure}");
+    }
 }
 
 /// What is to be served, and where.
@@ -175,11 +187,12 @@ impl Plan {
             devices.push(Definition { name, description, spec, allow });
         }
         for export in &options.export {
-            let (name, spec) = export
-                .split_once('=')
-                .ok_or_else(|| Failure::new(format!("export {export}"), "is not NAME=SPEC"))?;
-            let spec = Spec::parse(spec).context(|| format!("export {name}"))?;
-            let (name, description) = (name.to_owned(), String::new());
+            let wrong =
+                || Failure::new(format!("export {export}"), "is not NAME=SPEC, with a NAME that is text");
+            let at = export.iter().position(|byte| *byte == b'=').ok_or_else(wrong)?;
+            let name = str::from_utf8(&export[..at]).map_err(|_| wrong())?.to_owned();
+            let spec = Spec::parse(&export[at + 1..]).context(|| format!("export {name}"))?;
+            let description = String::new();
             devices.push(Definition { name, description, spec, allow: Allowed::default() });
         }
         let listen = [config.listen, options.listen.clone()].concat();

@@ -8,21 +8,25 @@ use super::args::{ById, CloneShape};
 use super::{Place, config, data_pool, defaults, open_named, order, wanted};
 use crate::args::Format;
 use crate::failure::{Context, Failure};
+use crate::name::{Name, shown};
+use crate::say::say_line;
 
 pub(super) async fn make(
     place: &Place,
-    snapshot: &str,
-    image: &str,
+    snapshot: &Name,
+    image: &Name,
     shape: &CloneShape,
 ) -> Result<(), Failure> {
     let (from, parent, snap) = place.snapshot(snapshot).await?;
     let (io, name) = place.new_image(image).await?;
+    let conf = config::of_pool_of(place, &io).await;
     let new = NewClone {
         order: order(shape)?,
         features: wanted("--image-feature", &shape.image_feature)?,
         striping: shape.spread.stripe_unit.zip(shape.spread.stripe_count),
         data_pool: data_pool(place, &io, shape.spread.data_pool.as_deref()).await?,
-        format: defaults::clone_format(&config::of_pool_of(place, &io).await)?,
+        pool_unchecked: defaults::pool_unchecked(&conf)?,
+        format: defaults::clone_format(&conf)?,
     };
     let made = loligo_rbd::clone(&from, &parent, &snap, &io, &name, new).await;
     let no_parent = matches!(&made, Err(Error::NoSnapshot(_) | Error::NoImage(_)));
@@ -32,13 +36,13 @@ pub(super) async fn make(
 
 pub(super) async fn list(
     place: &Place,
-    (image, by): (&str, &ById),
+    (image, by): (&Name, &ById),
     all: bool,
     descendants: bool,
 ) -> Result<(), Failure> {
     let (io, name, snap) = place.image_or_snapshot(image).await?;
     let open = open_named(&io, &name, by, Mode::ReadOnly).await.context(|| format!("open {image}"))?;
-    let mut children = open.children(snap.as_deref()).await.context(|| format!("children {image}"))?;
+    let mut children = open.children(snap.as_ref()).await.context(|| format!("children {image}"))?;
     let mut at = 0;
     // A clone has one parent: nothing comes twice.
     while descendants && at < children.len() {
@@ -52,12 +56,13 @@ pub(super) async fn list(
     children.retain(|child| all || !child.in_trash);
     for child in children.iter().filter(|_| place.format == Format::Plain) {
         let trash = if child.in_trash { format!(" (trash {})", child.id) } else { String::new() };
-        sayln!("{}{trash}", path(&place.rados, child.pool, &child.namespace, &child.name));
+        say_line(&format!("{}{trash}", path(&place.rados, child.pool, &child.namespace, &child.name)));
     }
     if place.format != Format::Plain {
         let one = |child: &loligo_rbd::Child| {
             let pool = pool_name(&place.rados, child.pool);
-            let mut one = json!({"pool": pool, "pool_namespace": child.namespace, "image": child.name});
+            let mut one =
+                json!({"pool": pool, "pool_namespace": shown(&child.namespace), "image": shown(&child.name)});
             if all {
                 one["id"] = child.id.clone().into();
                 one["trash"] = child.in_trash.into();
@@ -74,8 +79,12 @@ pub(super) fn pool_name(rados: &Rados, id: PoolId) -> String {
     rados.pools().into_iter().find(|(pool, _)| *pool == id).map_or(id.0.to_string(), |(_, name)| name)
 }
 
-/// An image as `rbd` writes it.
-pub(super) fn path(rados: &Rados, pool: PoolId, namespace: &str, image: &str) -> String {
-    let pool = pool_name(rados, pool);
-    if namespace.is_empty() { format!("{pool}/{image}") } else { format!("{pool}/{namespace}/{image}") }
+/// An image as `rbd` writes it, with names as [`shown`] has them.
+pub(super) fn path(rados: &Rados, pool: PoolId, namespace: &Name, image: &Name) -> String {
+    let (pool, image) = (pool_name(rados, pool), shown(image));
+    if namespace.is_empty() {
+        format!("{pool}/{image}")
+    } else {
+        format!("{pool}/{}/{image}", shown(namespace))
+    }
 }

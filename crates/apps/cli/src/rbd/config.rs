@@ -15,6 +15,8 @@ use super::show::table as columns;
 use super::{Place, only_pool};
 use crate::args::Format;
 use crate::failure::{Context, Failure};
+use crate::name::{Name, shown};
+use crate::say::say_line;
 
 /// What the keys of settings begin with among the pairs that are kept with a pool or an image
 /// (`librbd::ImageCtx::METADATA_CONF_PREFIX`).
@@ -106,6 +108,8 @@ fn not_set(key: &str) -> Failure {
 
 async fn of_cluster(place: &Place, setting: &Setting) -> Result<(), Failure> {
     let who = setting.of();
+    // One that is not text is no entity either.
+    let who = who.as_text().unwrap_or_default();
     if !["global", "client"].contains(&who) && who.strip_prefix("client.").is_none_or(str::is_empty) {
         let why = format!("invalid config entity: {who} (must be global, client or client.<id>)");
         return Err(Failure::of(Errno::EINVAL, "rbd config", why));
@@ -246,19 +250,19 @@ pub(super) async fn of_pool_of(place: &Place, io: &IoCtx) -> Conf {
     conf
 }
 
-fn get(pairs: &BTreeMap<String, Bytes>, key: &str) -> Result<(), Failure> {
-    let value = pairs.get(&format!("{PREFIX}{key}")).ok_or_else(|| not_set(key))?;
-    sayln!("{}", String::from_utf8_lossy(value));
+fn get(pairs: &BTreeMap<Name, Bytes>, key: &str) -> Result<(), Failure> {
+    let value = pairs.get(format!("{PREFIX}{key}").as_bytes()).ok_or_else(|| not_set(key))?;
+    say_line(&shown(value));
     Ok(())
 }
 
 /// Values by option, with who has set them.
 type Settings = BTreeMap<String, (String, &'static str)>;
 
-fn settings(pairs: &BTreeMap<String, Bytes>, source: &'static str) -> Settings {
-    let setting = |(key, value): (&String, &Bytes)| {
-        let name = key.strip_prefix(PREFIX)?.to_owned();
-        Some((name, (String::from_utf8_lossy(value).into_owned(), source)))
+fn settings(pairs: &BTreeMap<Name, Bytes>, source: &'static str) -> Settings {
+    let setting = |(key, value): (&Name, &Bytes)| {
+        let name = key.as_text()?.strip_prefix(PREFIX)?.to_owned();
+        Some((name, (shown(value), source)))
     };
     pairs.iter().filter_map(setting).collect()
 }

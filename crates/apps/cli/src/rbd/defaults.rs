@@ -36,8 +36,14 @@ pub(super) fn image(conf: &Conf, size: u64) -> Result<NewImage, Failure> {
         order: u8::try_from(order).unwrap_or(u8::MAX),
         features: features(conf)?.unwrap_or(new.features),
         striping: (unit != 0).then_some((unit, count)),
+        pool_unchecked: pool_unchecked(conf)?,
         ..new
     })
+}
+
+/// Whether nobody looks whether a pool can have images before it gets its first one.
+pub(super) fn pool_unchecked(conf: &Conf) -> Result<bool, Failure> {
+    conf.bool("rbd_validate_pool", true).map(|validate| !validate).context(|| "new image".to_owned())
 }
 
 /// A number, or names with commas between them.

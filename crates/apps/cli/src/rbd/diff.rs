@@ -16,6 +16,7 @@ use super::show::table;
 use super::{Bar, Place};
 use crate::args::Format;
 use crate::failure::{Context, Failure};
+use crate::name::Name;
 
 /// Reads and writes under way, and bytes of a read at most.
 const AT_ONCE: usize = 10;
@@ -30,10 +31,10 @@ impl Compared {
     }
 }
 
-pub(super) async fn list(place: &Place, text: &str, compared: &Compared) -> Result<(), Failure> {
+pub(super) async fn list(place: &Place, text: &Name, compared: &Compared) -> Result<(), Failure> {
     let what = || format!("diff {text}");
     let (image, _) = place.open_to_read(text).await?;
-    let changes = image.diff(compared.from_snap.as_deref(), compared.grain()).await.context(what)?;
+    let changes = image.diff(compared.from_snap.as_ref(), compared.grain()).await.context(what)?;
     let changes: Vec<Change> = changes.try_collect().await.context(what)?;
     if place.format != Format::Plain {
         // Whether there are data is text, as `rbd` has it.
@@ -55,7 +56,7 @@ pub(super) async fn list(place: &Place, text: &str, compared: &Compared) -> Resu
 
 pub(super) async fn export(
     place: &Place,
-    text: &str,
+    text: &Name,
     file: &Path,
     compared: &Compared,
     quiet: &Quiet,
@@ -64,7 +65,7 @@ pub(super) async fn export(
     let (image, snap) = place.open_to_read(text).await?;
     let bar = Bar::new("Exporting image", quiet);
     let told = |at: u64| bar.at(at, image.size());
-    let step = Step { from: compared.from_snap.as_deref(), to: snap.as_deref(), is_protected: false };
+    let step = Step { from: compared.from_snap.as_ref(), to: snap.as_ref(), is_protected: false };
     let grain = compared.grain();
     if file == Path::new("-") {
         let writer = Writer::new(crate::say::Stdout).context(|| what.clone())?;
@@ -90,8 +91,8 @@ pub(super) fn discard(file: &Path) {
 
 /// What a file of differences says of its ends.
 pub(super) struct Step<'a> {
-    pub(super) from: Option<&'a str>,
-    pub(super) to: Option<&'a str>,
+    pub(super) from: Option<&'a Name>,
+    pub(super) to: Option<&'a Name>,
     /// That what it goes to is protected; only the second format says it.
     pub(super) is_protected: bool,
 }
@@ -145,7 +146,7 @@ fn pieces(change: Change, max: u64) -> impl stream::Stream<Item = Result<Change,
 pub(super) async fn import(
     place: &Place,
     file: &Path,
-    text: &str,
+    text: &Name,
     sparse_bytes: u64,
     quiet: &Quiet,
 ) -> Result<(), Failure> {

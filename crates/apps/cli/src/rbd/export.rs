@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use loligo_rbd::diff::Grain;
 use loligo_rbd::image_file::{Head, Writer};
@@ -12,11 +12,12 @@ use super::args::{Export, ExportFormat};
 use super::diff::{Step, discard};
 use super::{Bar, Place, diff, transfer};
 use crate::failure::{Context, Failure};
+use crate::name::Name;
 
 pub(super) async fn run(place: &Place, options: &Export) -> Result<(), Failure> {
     let what = format!("export {}", options.image);
     let (image, _) = place.open_to_read(&options.image).await?;
-    let file = options.file.clone().unwrap_or_else(|| PathBuf::from(image.name()));
+    let file = options.file.clone().unwrap_or_else(|| image.name().as_path().to_owned());
     let bar = Bar::new("Exporting image", &options.quiet);
     if file == Path::new("-") {
         let out = crate::say::Stdout;
@@ -42,7 +43,7 @@ pub(super) async fn run(place: &Place, options: &Export) -> Result<(), Failure> 
 }
 
 /// Writes an image with all its snapshots: how each of them differs from the one before.
-async fn whole<W: Write>(place: &Place, text: &str, out: W, bar: &Bar, what: &str) -> Result<W, Failure> {
+async fn whole<W: Write>(place: &Place, text: &Name, out: W, bar: &Bar, what: &str) -> Result<W, Failure> {
     let what_of = || what.to_owned();
     let (io, image_name, _) = place.image_or_snapshot(text).await?;
     let image = Image::open(&io, &image_name, Mode::ReadOnly).await.context(what_of)?;
@@ -54,7 +55,7 @@ async fn whole<W: Write>(place: &Place, text: &str, out: W, bar: &Bar, what: &st
     let mut writer = Writer::new(out, &head, snaps.len() as u64 + 1).context(what_of)?;
     let (mut from, mut done) = (None, 0);
     for snap in &snaps {
-        let name = &*snap.info.name;
+        let name = &snap.info.name;
         let state = Image::open_snapshot(&io, &image_name, name).await.context(what_of)?;
         let step = Step { from, to: Some(name), is_protected: snap.protected };
         let (diff, told) = (writer.diff().context(what_of)?, |at: u64| bar.at(done + at, all));

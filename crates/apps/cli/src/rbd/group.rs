@@ -9,9 +9,12 @@ use super::args::{Group, GroupImage, GroupSnap};
 use super::clones::{path, pool_name};
 use super::show::{MadeWith, table};
 use super::spec::GroupName;
-use super::{Bar, Place, named_so};
+use super::{Bar, Place, named_so, place};
 use crate::args::Format;
 use crate::failure::{Context, Failure};
+use crate::name::{Name, shown};
+use crate::object::print_lines;
+use crate::say::say_line;
 
 pub(super) async fn run(place: &Place, command: &Group) -> Result<(), Failure> {
     match command {
@@ -20,11 +23,14 @@ pub(super) async fn run(place: &Place, command: &Group) -> Result<(), Failure> {
             group::create(&io, &name).await.context(|| format!("group create {text}"))
         }
         Group::Ls { place: text } => {
-            let io = place.named(text.as_deref()).await?;
+            let io = place.named(text.as_ref()).await?;
             let names = group::list(&io).await.context(|| "group ls".to_owned())?;
             match place.format {
-                Format::Plain => names.iter().for_each(|name| sayln!("{name}")),
-                _ => place.format.print("groups", "name", &json!(names)),
+                Format::Plain => print_lines(names.iter())?,
+                _ => {
+                    let names: Vec<_> = names.iter().map(|name| shown(name)).collect();
+                    place.format.print("groups", "name", &json!(names));
+                }
             }
             Ok(())
         }
@@ -46,7 +52,7 @@ fn or_none<T: Default>(done: Result<T, Error>) -> Result<T, Error> {
     }
 }
 
-async fn rename(place: &Place, text: &str, to: &str) -> Result<(), Failure> {
+async fn rename(place: &Place, text: &Name, to: &Name) -> Result<(), Failure> {
     let what = format!("group rename {text} to {to}");
     let from = named_so(text, GroupName::parse(text))?;
     let to = named_so(to, GroupName::parse(to))?;
@@ -64,10 +70,13 @@ async fn image(place: &Place, command: &GroupImage) -> Result<(), Failure> {
         }
         GroupImage::Rm { group: text, image, image_id } => {
             let by_id = image_id.is_some();
-            let image = image_id.as_ref().or(image.as_ref()).map_or("", String::as_str);
+            let image = &image_id.clone().or(image.clone()).unwrap_or_default();
             let ((io, name), (image_io, member)) = (place.group(text).await?, place.image(image).await?);
             let removed = match by_id {
-                true => group::remove_image_by_id(&io, &name, &image_io, &member).await,
+                true => match place::id(&member) {
+                    Ok(id) => group::remove_image_by_id(&io, &name, &image_io, id).await,
+                    Err(e) => Err(e),
+                },
                 false => group::remove_image(&io, &name, &image_io, &member).await,
             };
             removed.context(|| format!("group image rm {text} {image}"))
@@ -76,17 +85,18 @@ async fn image(place: &Place, command: &GroupImage) -> Result<(), Failure> {
             let (io, name) = place.group(text).await?;
             let members = or_none(group::members(&io, &name).await);
             let members = members.context(|| format!("group image ls {text}"))?;
-            show_members(place, &String::from_utf8_lossy(io.namespace()), &members);
+            show_members(place, &Name::from(io.namespace()), &members);
             Ok(())
         }
     }
 }
 
-fn show_members(place: &Place, namespace: &str, members: &[Member]) {
+fn show_members(place: &Place, namespace: &Name, members: &[Member]) {
     if place.format != Format::Plain {
         let one = |member: &Member| {
             json!({
-                "image": member.name, "pool": pool_name(&place.rados, member.pool), "namespace": namespace,
+                "image": shown(&member.name), "pool": pool_name(&place.rados, member.pool),
+                "namespace": shown(namespace),
                 "state": u8::from(!member.attached),
             })
         };
@@ -98,7 +108,7 @@ fn show_members(place: &Place, namespace: &str, members: &[Member]) {
     }
     for member in members {
         let image = path(&place.rados, member.pool, namespace, &member.name);
-        sayln!("{image} {}", if member.attached { "" } else { "incomplete" });
+        say_line(&format!("{image} {}", if member.attached { "" } else { "incomplete" }));
     }
 }
 
@@ -122,7 +132,7 @@ async fn snap(place: &Place, command: &GroupSnap) -> Result<(), Failure> {
         }
         GroupSnap::Rename { snapshot, to } => {
             let (io, group, name) = place.group_snapshot(snapshot).await?;
-            if to.contains(['/', '@']) {
+            if to.iter().any(|byte| b"/@".contains(byte)) {
                 let why = "is not the name of a snapshot alone";
                 return Err(Failure::of(Errno::EINVAL, format!("'{to}'"), why));
             }
@@ -141,7 +151,7 @@ async fn snap(place: &Place, command: &GroupSnap) -> Result<(), Failure> {
 fn show_snapshots(snaps: &[GroupSnapshot], format: Format) {
     let state = |snap: &GroupSnapshot| if snap.complete { "ok" } else { "incomplete" };
     if format != Format::Plain {
-        let one = |snap: &GroupSnapshot| json!({"snapshot": snap.name, "state": state(snap)});
+        let one = |snap: &GroupSnapshot| json!({"snapshot": shown(&snap.name), "state": state(snap)});
         return format.print(
             "group_snaps",
             "group_snap",
@@ -150,7 +160,7 @@ fn show_snapshots(snaps: &[GroupSnapshot], format: Format) {
     }
     if !snaps.is_empty() {
         let titles = ["NAME", "STATUS"].map(str::to_owned);
-        let rows = snaps.iter().map(|snap| [snap.name.clone(), state(snap).to_owned()]);
+        let rows = snaps.iter().map(|snap| [shown(&snap.name), state(snap).to_owned()]);
         table([false, true], std::iter::once(titles).chain(rows).collect());
     }
 }

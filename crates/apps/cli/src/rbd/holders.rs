@@ -10,8 +10,10 @@ use super::show::table;
 use super::{Place, closing};
 use crate::args::Format;
 use crate::failure::{Context, Failure};
+use crate::name::{Name, shown};
+use crate::say::say_line;
 
-pub(super) async fn status(place: &Place, text: &str) -> Result<(), Failure> {
+pub(super) async fn status(place: &Place, text: &Name) -> Result<(), Failure> {
     let image = place.open(text, Mode::Header).await?;
     let watchers = image.watchers().await.context(|| format!("status {text}"))?;
     let migration = super::migration::status(place, text).await?;
@@ -48,7 +50,7 @@ pub(super) async fn lock(place: &Place, command: &Lock) -> Result<(), Failure> {
             Ok(())
         }
         Lock::Add { id, shared, .. } => {
-            let done = image.lock_by_hand(id, shared.as_deref()).await;
+            let done = image.lock_by_hand(id, shared.as_ref()).await;
             closing(image, done, &what).await
         }
         Lock::Rm { id, locker, .. } => {
@@ -64,7 +66,7 @@ fn list(info: &LockInfo, format: Format) {
     if format != Format::Plain {
         let one = |holder: &loligo_rados::LockHolder| {
             let locker = holder.client.to_string();
-            json!({"id": holder.cookie, "locker": locker, "address": address(&holder.addr)})
+            json!({"id": shown(&holder.cookie), "locker": locker, "address": address(&holder.addr)})
         };
         format.print("locks", "lock", &Value::from(info.holders.iter().map(one).collect::<Vec<_>>()));
         return;
@@ -77,12 +79,12 @@ fn list(info: &LockInfo, format: Format) {
         count => sayln!("There are {count} {kind} locks on this image."),
     }
     if is_shared {
-        sayln!("Lock tag: {}", info.tag);
+        say_line(&format!("Lock tag: {}", shown(&info.tag)));
     }
     let titles = ["Locker", "ID", "Address"].map(str::to_owned);
     let holders = info.holders.iter();
     let rows =
-        holders.map(|holder| [holder.client.to_string(), holder.cookie.clone(), address(&holder.addr)]);
+        holders.map(|holder| [holder.client.to_string(), shown(&holder.cookie), address(&holder.addr)]);
     table([false; 3], std::iter::once(titles).chain(rows).collect());
 }
 

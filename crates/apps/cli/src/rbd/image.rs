@@ -2,22 +2,21 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use loligo_rados::IoCtx;
 use loligo_rbd::{Ancestry, Error, Image, Mode, NewCopy, Usage};
 use serde_json::json;
 
 use super::args::{ById, CloneShape, Quiet};
 use super::spec::{At, ImageName};
-use super::{Bar, Place, config, list, named_so, new_copy, show};
+use super::{Bar, Place, config, list, named_so, new_copy, place, show};
 use crate::args::Format;
 use crate::failure::{Context, Failure};
 use crate::name::{self, Name};
 use crate::object::print_lines;
 
-pub(super) async fn rename(place: &Place, image: &str, to: &str) -> Result<(), Failure> {
+pub(super) async fn rename(place: &Place, image: &Name, to: &Name) -> Result<(), Failure> {
     let what = format!("rename {image} to {to}");
-    let from = named_so(image, ImageName::parse(image, place.snap.as_deref()))?;
+    let from = named_so(image, ImageName::parse(image, place.snap.as_ref()))?;
     let mut to = named_so(to, ImageName::parse(to, None))?;
     if to.at == At::default() {
         to.at = from.at.clone();
@@ -27,14 +26,14 @@ pub(super) async fn rename(place: &Place, image: &str, to: &str) -> Result<(), F
     loligo_rbd::rename(&io, &from.image, &to.image).await.context(|| what)
 }
 
-pub(super) async fn list(place: &Place, named: Option<&str>, long: bool) -> Result<(), Failure> {
+pub(super) async fn list(place: &Place, named: Option<&Name>, long: bool) -> Result<(), Failure> {
     let io = place.named(named).await?;
-    let images = loligo_rbd::list_all(&io).await.context(|| "ls".to_owned())?;
+    let images = loligo_rbd::list(&io).await.context(|| "ls".to_owned())?;
     // Those of the first format, which have no id, come first, as `rbd` lists them.
     let (old, new): (Vec<_>, Vec<_>) = images.into_iter().partition(|(_, id)| id.is_empty());
-    let names: Vec<Bytes> = old.into_iter().chain(new).map(|(name, _)| name).collect();
+    let names: Vec<Name> = old.into_iter().chain(new).map(|(name, _)| name).collect();
     if long {
-        return list::long(place, &io, text_names(names, "ls").iter()).await;
+        return list::long(place, &io, names.iter()).await;
     }
     match place.format {
         Format::Plain => print_lines(names.iter()),
@@ -46,21 +45,8 @@ pub(super) async fn list(place: &Place, named: Option<&str>, long: bool) -> Resu
     }
 }
 
-/// The images that a command can look at; it says which it cannot, as it shows the others.
-fn text_names(names: impl IntoIterator<Item = Bytes>, what: &str) -> Vec<String> {
-    let text = |name: Bytes| {
-        let name = Name::from(name.to_vec());
-        if name.as_text().is_none() {
-            let failure = Failure::new(format!("{what} {name}"), "left out: its name is not UTF-8");
-            eprintln!("loligo: {failure}");
-        }
-        name.as_text().map(str::to_owned)
-    };
-    names.into_iter().filter_map(text).collect()
-}
-
 /// Removes an image, or puts it into the trash where that is configured.
-pub(super) async fn remove(place: &Place, text: &str, quiet: &Quiet) -> Result<(), Failure> {
+pub(super) async fn remove(place: &Place, text: &Name, quiet: &Quiet) -> Result<(), Failure> {
     let what = || format!("rm {text}");
     let (io, name) = place.image(text).await?;
     let conf = config::of_pool_of(place, &io).await;
@@ -79,11 +65,14 @@ pub(super) async fn remove(place: &Place, text: &str, quiet: &Quiet) -> Result<(
     }
 }
 
-pub(super) async fn info(place: &Place, text: &str, by: &ById) -> Result<(), Failure> {
+pub(super) async fn info(place: &Place, text: &Name, by: &ById) -> Result<(), Failure> {
     let (io, name, snap) = place.image_or_snapshot(text).await?;
     let image = match by.by_id {
-        true => Image::open_header_by_id(&io, &name, snap.as_deref()).await,
-        false => Image::open_header(&io, &name, snap.as_deref()).await,
+        true => match place::id(&name) {
+            Ok(id) => Image::open_header_by_id(&io, id, snap.as_ref()).await,
+            Err(e) => Err(e),
+        },
+        false => Image::open_header(&io, &name, snap.as_ref()).await,
     };
     let image = image.context(|| format!("open {text}"))?;
     let view = image.view();
@@ -100,8 +89,8 @@ pub(super) async fn info(place: &Place, text: &str, by: &ById) -> Result<(), Fai
 
 pub(super) async fn copy(
     place: &Place,
-    from: &str,
-    to: &str,
+    from: &Name,
+    to: &Name,
     shape: &CloneShape,
     sparse_size: u64,
     quiet: &Quiet,
@@ -119,8 +108,8 @@ pub(super) async fn copy(
 
 pub(super) async fn deep_copy(
     place: &Place,
-    from: &str,
-    to: &str,
+    from: &Name,
+    to: &Name,
     shape: &CloneShape,
     ancestry: Ancestry,
     quiet: &Quiet,
@@ -133,15 +122,14 @@ pub(super) async fn deep_copy(
     copied.context(|| format!("deep cp {from} to {to}"))
 }
 
-pub(super) async fn usage(place: &Place, named: Option<&str>) -> Result<(), Failure> {
+pub(super) async fn usage(place: &Place, named: Option<&Name>) -> Result<(), Failure> {
     let all_of = named.is_none();
     let named = match named {
         Some(text) => vec![place.image_or_snapshot(text).await?],
         None => {
             let io = place.io(&At::default()).await?;
-            let images = loligo_rbd::list_all(&io).await.context(|| "du".to_owned())?;
-            let images = text_names(images.into_keys(), "du");
-            images.into_iter().map(|image| (io.clone(), image, None)).collect()
+            let images = loligo_rbd::list(&io).await.context(|| "du".to_owned())?;
+            images.into_keys().map(|image| (io.clone(), image, None)).collect()
         }
     };
     let mut all = Vec::new();
@@ -167,7 +155,7 @@ pub(super) async fn usage(place: &Place, named: Option<&str>) -> Result<(), Fail
     Ok(())
 }
 
-async fn usage_of(io: &IoCtx, name: &str) -> Result<(String, Vec<Usage>), Error> {
+async fn usage_of(io: &IoCtx, name: &Name) -> Result<(String, Vec<Usage>), Error> {
     let image = Image::open(io, name, Mode::ReadOnly).await?;
     Ok((image.id().to_owned(), image.usage().await?))
 }

@@ -10,6 +10,7 @@ use loligo_rbd::{Image, Mode, image_file};
 use super::args::{ExportFormat, Import};
 use super::{Bar, Place, config, defaults, diff, shaped_as, transfer};
 use crate::failure::{Context, Failure};
+use crate::name::Name;
 
 const EISDIR: i32 = 21;
 const ENOTTY: i32 = 25;
@@ -26,8 +27,8 @@ enum Begun {
 pub(super) async fn run(place: &Place, options: &Import) -> Result<(), Failure> {
     let what = || format!("import {}", options.file.display());
     // Stock `rbd` calls an image from standard input `-` as well, where it is told no other name.
-    let own_name = options.file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    let (io, name) = place.image(options.image.as_deref().unwrap_or(own_name)).await?;
+    let own_name = || Name::from(options.file.file_name().unwrap_or_default().to_owned());
+    let (io, name) = place.image(&options.image.clone().unwrap_or_else(own_name)).await?;
     let (from, size) = open(&options.file).context(what)?;
     let (new, mut begun) = match options.export_format {
         ExportFormat::Bytes => {

@@ -1,5 +1,7 @@
 //! What is kept with an image: its object maps, and its users' keys and values.
 
+use std::collections::BTreeMap;
+
 use loligo_rbd::{Image, Mode};
 use serde_json::json;
 
@@ -7,6 +9,9 @@ use super::args::{ImageMeta, ObjectMap};
 use super::{Bar, Place, closing, show};
 use crate::args::Format;
 use crate::failure::{Context, Failure};
+use crate::name::shown;
+use crate::object::print_lines;
+use crate::say::say_line;
 use crate::words::CalledAs;
 
 pub(super) async fn object_map(place: &Place, command: &ObjectMap) -> Result<(), Failure> {
@@ -45,23 +50,26 @@ pub(super) async fn image_meta(place: &Place, command: &ImageMeta) -> Result<(),
     let image = place.open(text, Mode::Header).await?;
     match command {
         ImageMeta::Set { key, value, .. } => {
-            image.set_metadata(key, value.clone().into_bytes().into()).await.context(what)
+            image.set_metadata(key, value.clone().into()).await.context(what)
         }
         ImageMeta::Remove { key, .. } => image.remove_metadata(key).await.context(what),
         ImageMeta::Get { key, .. } => {
             let all = image.metadata().await.context(what)?;
-            let value = all.get(key).ok_or_else(|| Failure::new(what(), format!("no key '{key}'")))?;
-            sayln!("{}", String::from_utf8_lossy(value));
-            Ok(())
+            let value = all.get(&**key).ok_or_else(|| Failure::new(what(), format!("no key '{key}'")))?;
+            print_lines(std::iter::once(value))
         }
         ImageMeta::List { .. } => {
             let all = image.metadata().await.context(what)?;
-            let all: std::collections::BTreeMap<_, _> =
-                all.iter().map(|(key, value)| (key, String::from_utf8_lossy(value))).collect();
             match place.format {
                 Format::Plain if place.called == CalledAs::Rbd => show::metadata(&all),
-                Format::Plain => all.iter().for_each(|(key, value)| sayln!("{key}\t{value}")),
-                _ => place.format.print("metadata", "item", &json!(all)),
+                Format::Plain => {
+                    all.iter().for_each(|(key, value)| say_line(&format!("{}\t{}", shown(key), shown(value))))
+                }
+                _ => {
+                    let all: BTreeMap<_, _> =
+                        all.iter().map(|(key, value)| (shown(key), shown(value))).collect();
+                    place.format.print("metadata", "item", &json!(all));
+                }
             }
             Ok(())
         }

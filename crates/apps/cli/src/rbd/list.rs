@@ -9,10 +9,11 @@ use super::clones::{path, pool_name};
 use super::show::{bytes, table};
 use crate::args::Format;
 use crate::failure::Failure;
+use crate::name::{Name, shown};
 
 /// An image, or one of its snapshots.
 struct Row {
-    image: String,
+    image: Name,
     id: String,
     snap: Option<Snapshot>,
     size: u64,
@@ -21,10 +22,10 @@ struct Row {
     format: u32,
 }
 
-pub(super) async fn long(
+pub(super) async fn long<'a>(
     place: &Place,
     io: &IoCtx,
-    names: impl Iterator<Item = &String>,
+    names: impl Iterator<Item = &'a Name>,
 ) -> Result<(), Failure> {
     let mut rows = Vec::new();
     for name in names {
@@ -53,14 +54,14 @@ pub(super) async fn long(
 
 /// Says why an image is not among those that are listed: it is gone by now, or broken. The others are shown
 /// all the same.
-pub(super) fn left_out(what: &str, name: &str, why: &Error) {
+pub(super) fn left_out(what: &str, name: &Name, why: &Error) {
     let failure = Failure::new(format!("{what} {name}"), format!("left out: {why}"));
     eprintln!("loligo: {failure}");
 }
 
 /// The image and the snapshots that users have made, all by what one look at the header says: there may be
 /// thousands.
-async fn rows_of(io: &IoCtx, name: &str) -> Result<Vec<Row>, Error> {
+async fn rows_of(io: &IoCtx, name: &Name) -> Result<Vec<Row>, Error> {
     let image = Image::open(io, name, Mode::Header).await?;
     let (lock, parent, view) = (image.lock_mode().await?, image.parent_of_any().await?, image.view());
     let row = |snap: Option<&Snapshot>, lock| {
@@ -79,12 +80,12 @@ async fn rows_of(io: &IoCtx, name: &str) -> Result<Vec<Row>, Error> {
 impl Row {
     fn cells(&self, rados: &Rados) -> [String; 6] {
         let name = match &self.snap {
-            Some(snap) => format!("{}@{}", self.image, snap.info.name),
-            None => self.image.clone(),
+            Some(snap) => format!("{}@{}", shown(&self.image), shown(&snap.info.name)),
+            None => shown(&self.image),
         };
         let of = |parent: &Parent| {
             let image = path(rados, parent.pool, &parent.namespace, &parent.image);
-            format!("{image}@{}", parent.snapshot)
+            format!("{image}@{}", shown(&parent.snapshot))
         };
         let parent = self.parent.as_ref().map(of).unwrap_or_default();
         let protected = if self.snap.as_ref().is_some_and(|snap| snap.protected) { "yes" } else { "" };
@@ -97,15 +98,16 @@ impl Row {
     }
 
     fn json(&self, rados: &Rados) -> Value {
-        let mut one = json!({"image": self.image, "id": self.id, "size": self.size, "format": self.format});
+        let mut one =
+            json!({"image": shown(&self.image), "id": self.id, "size": self.size, "format": self.format});
         if let Some(parent) = &self.parent {
             one["parent"] = json!({
-                "pool": pool_name(rados, parent.pool), "pool_namespace": parent.namespace,
-                "image": parent.image, "snapshot": parent.snapshot,
+                "pool": pool_name(rados, parent.pool), "pool_namespace": shown(&parent.namespace),
+                "image": shown(&parent.image), "snapshot": shown(&parent.snapshot),
             });
         }
         if let Some(snap) = &self.snap {
-            one["snapshot"] = snap.info.name.clone().into();
+            one["snapshot"] = shown(&snap.info.name).into();
             one["snapshot_id"] = snap.info.id.0.into();
             // As text, as `rbd` has it.
             one["protected"] = snap.protected.to_string().into();

@@ -10,6 +10,8 @@ use super::clones::{path, pool_name};
 use super::spec::ImageName;
 use super::{Bar, Place, named_so, new_copy};
 use crate::failure::{Context, Failure};
+use crate::name::{Name, shown};
+use crate::say::say_line;
 
 pub(super) async fn run(place: &Place, command: &Migration) -> Result<(), Failure> {
     match command {
@@ -19,8 +21,8 @@ pub(super) async fn run(place: &Place, command: &Migration) -> Result<(), Failur
                 return Err(Failure::of(Errno::EINVAL, format!("migration prepare {image}"), why));
             }
             let (io, name) = place.image(image).await?;
-            let named = to.as_deref().map(|to| named_so(to, ImageName::parse(to, None))).transpose()?;
-            let to = named.as_ref().map_or(&*name, |named| &*named.image).to_owned();
+            let named = to.as_ref().map(|to| named_so(to, ImageName::parse(to, None))).transpose()?;
+            let to = named.as_ref().map_or(&name, |named| &named.image).clone();
             // Without a pool it stays where it is.
             let to_io = match &named {
                 Some(named) if named.at.pool.is_some() => place.io(&named.at).await?,
@@ -53,7 +55,7 @@ pub(super) async fn run(place: &Place, command: &Migration) -> Result<(), Failur
 }
 
 /// How far the migration of an image is, if it is in one that can be told of.
-pub(super) async fn status(place: &Place, text: &str) -> Result<Option<Status>, Failure> {
+pub(super) async fn status(place: &Place, text: &Name) -> Result<Option<Status>, Failure> {
     let (io, name) = place.image(text).await?;
     match migration::status(&io, &name).await {
         // What is no image has no place that could be shown.
@@ -66,10 +68,10 @@ pub(super) async fn status(place: &Place, text: &str) -> Result<Option<Status>, 
 pub(super) fn json(rados: &Rados, status: &Status) -> Value {
     let Status { source, destination, state, description } = status;
     json!({
-        "source_pool_name": pool_name(rados, source.pool), "source_pool_namespace": source.namespace,
-        "source_image_name": source.name, "source_image_id": source.id,
-        "dest_pool_name": pool_name(rados, destination.pool), "dest_pool_namespace": destination.namespace,
-        "dest_image_name": destination.name, "dest_image_id": destination.id,
+        "source_pool_name": pool_name(rados, source.pool), "source_pool_namespace": shown(&source.namespace),
+        "source_image_name": shown(&source.name), "source_image_id": source.id,
+        "dest_pool_name": pool_name(rados, destination.pool), "dest_pool_namespace": shown(&destination.namespace),
+        "dest_image_name": shown(&destination.name), "dest_image_id": destination.id,
         "state": state.name(), "state_description": description,
     })
 }
@@ -81,8 +83,8 @@ pub(super) fn show(rados: &Rados, status: &Status) {
         format!("{}{id}", path(rados, end.pool, &end.namespace, &end.name))
     };
     sayln!("Migration:");
-    sayln!("\tsource: {}", end(&status.source));
-    sayln!("\tdestination: {}", end(&status.destination));
+    say_line(&format!("\tsource: {}", end(&status.source)));
+    say_line(&format!("\tdestination: {}", end(&status.destination)));
     let description = match &*status.description {
         "" => String::new(),
         description => format!(" ({description})"),

@@ -27,7 +27,6 @@ mod transfer;
 mod trash;
 pub(crate) mod words;
 
-use loligo_rados::Errno;
 use loligo_rbd::{Ancestry, Error, Image, Mode, Shrink};
 
 use self::args::Deep;
@@ -52,10 +51,8 @@ pub(crate) fn run(client: Client, command: &RbdCommand) -> Result<(), Failure> {
     }
     client::runtime(WORKERS)?.block_on(async {
         let (pool, namespace, snap) = client.place();
-        let wrong = || Failure::of(Errno::EINVAL, format!("namespace {namespace}"), "is not UTF-8");
-        let namespace = namespace.as_text().ok_or_else(wrong)?.to_owned();
-        let pool = pool.map(str::to_owned);
-        let (snap, format) = (snap.map(str::to_owned), client.format);
+        let (pool, namespace) = (pool.map(str::to_owned), namespace.clone());
+        let (snap, format) = (snap.cloned(), client.format);
         let conf = client.conf()?;
         let rados = client.cluster().await?;
         let conf = conf.with_monitors(rados.monitors_settings());
@@ -70,7 +67,7 @@ pub(crate) fn run(client: Client, command: &RbdCommand) -> Result<(), Failure> {
 
 async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
     match command {
-        RbdCommand::Ls { place: named, long } => image::list(place, named.as_deref(), *long).await,
+        RbdCommand::Ls { place: named, long } => image::list(place, named.as_ref(), *long).await,
         RbdCommand::Create { image, shape, size, thick_provision, quiet } => {
             let (io, name) = place.image(image).await?;
             if shape.image_format == Some(1) {
@@ -110,7 +107,7 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
             diff::import(place, file, image, *sparse_size, quiet).await
         }
         RbdCommand::MergeDiff { first, second, file, quiet } => diff::merge(first, second, file, quiet),
-        RbdCommand::Du { image } => image::usage(place, image.as_deref()).await,
+        RbdCommand::Du { image } => image::usage(place, image.as_ref()).await,
         RbdCommand::Clone { snapshot, image, shape } => clones::make(place, snapshot, image, shape).await,
         RbdCommand::Children { image, all, descendants, by } => {
             clones::list(place, (image, by), *all, *descendants).await

@@ -10,14 +10,15 @@ use super::{RbdCommand, defaults};
 use crate::args::Format;
 use crate::client::Client;
 use crate::failure::{Context, Failure};
+use crate::name::Name;
 use crate::words::CalledAs;
 
 /// A cluster, and where in it images are looked for that do not say it themselves.
 pub(super) struct Place {
     pub(super) rados: Rados,
     pub(super) pool: String,
-    pub(super) namespace: String,
-    pub(super) snap: Option<String>,
+    pub(super) namespace: Name,
+    pub(super) snap: Option<Name>,
     /// With what the monitors say.
     pub(super) conf: Conf,
     pub(super) format: Format,
@@ -75,21 +76,21 @@ impl Place {
     }
 
     /// The default namespace of another pool, not one that was meant for this.
-    pub(super) fn namespace_of<'a>(&'a self, at: &'a At) -> &'a str {
-        at.namespace.as_deref().unwrap_or(if at.pool.is_some() { "" } else { &self.namespace })
+    pub(super) fn namespace_of<'a>(&'a self, at: &'a At) -> &'a [u8] {
+        at.namespace.as_deref().unwrap_or(if at.pool.is_some() { b"" } else { &self.namespace })
     }
 
     /// A pool and one of its namespaces, which must be there.
-    pub(super) async fn io_at(&self, pool: &str, namespace: &str) -> Result<IoCtx, Failure> {
+    pub(super) async fn io_at(&self, pool: &str, namespace: &[u8]) -> Result<IoCtx, Failure> {
         let io = self.pool(pool).await?;
         if namespace.is_empty() {
             return Ok(io);
         }
-        let what = || format!("open namespace {pool}/{namespace}");
+        let what = || format!("open namespace {pool}/{}", Name::from(namespace));
         let all = namespaces::list(&io).await.context(what)?;
-        match all.iter().any(|name| name == namespace) {
+        match all.iter().any(|name| **name == *namespace) {
             true => Ok(io.with_namespace(namespace)),
-            false => Err(Error::NoNamespace(namespace.to_owned())).context(what),
+            false => Err(Error::NoNamespace(namespace.into())).context(what),
         }
     }
 
@@ -99,20 +100,20 @@ impl Place {
     }
 
     /// POOL[/NAMESPACE].
-    pub(super) async fn named(&self, named: Option<&str>) -> Result<IoCtx, Failure> {
+    pub(super) async fn named(&self, named: Option<&Name>) -> Result<IoCtx, Failure> {
         let Some(text) = named else { return self.io(&At::default()).await };
         let (pool, namespace) = named_so(text, spec::place(text))?;
         self.io_at(pool, namespace).await
     }
 
     /// Where an image lies, and what it is called; no snapshot.
-    pub(super) async fn image(&self, text: &str) -> Result<(IoCtx, String), Failure> {
-        let name = named_so(text, ImageName::parse(text, self.snap.as_deref()))?;
+    pub(super) async fn image(&self, text: &Name) -> Result<(IoCtx, Name), Failure> {
+        let name = named_so(text, ImageName::parse(text, self.snap.as_ref()))?;
         Ok((self.io(&name.at).await?, name.image))
     }
 
     /// The same of an image that is to be made of another: -s names a snapshot of that.
-    pub(super) async fn new_image(&self, text: &str) -> Result<(IoCtx, String), Failure> {
+    pub(super) async fn new_image(&self, text: &Name) -> Result<(IoCtx, Name), Failure> {
         let name = named_so(text, ImageName::parse(text, None))?;
         if self.called == CalledAs::Rbd && name.at.pool.is_none() {
             // As stock `rbd`, to which -p names the pool of what is copied.
@@ -123,31 +124,31 @@ impl Place {
     }
 
     /// An image that is named by its name or its id.
-    pub(super) async fn open_by(&self, text: &str, by: &ById, mode: Mode) -> Result<Image, Failure> {
+    pub(super) async fn open_by(&self, text: &Name, by: &ById, mode: Mode) -> Result<Image, Failure> {
         let (io, name) = self.image(text).await?;
         open_named(&io, &name, by, mode).await.context(|| format!("open {text}"))
     }
 
-    pub(super) async fn snapshot(&self, text: &str) -> Result<(IoCtx, String, String), Failure> {
-        let name = named_so(text, SnapshotName::parse(text, self.snap.as_deref()))?;
+    pub(super) async fn snapshot(&self, text: &Name) -> Result<(IoCtx, Name, Name), Failure> {
+        let name = named_so(text, SnapshotName::parse(text, self.snap.as_ref()))?;
         Ok((self.io(&name.of.at).await?, name.of.image, name.snap))
     }
 
     pub(super) async fn image_or_snapshot(
         &self,
-        text: &str,
-    ) -> Result<(IoCtx, String, Option<String>), Failure> {
-        let name = named_so(text, ImageOrSnapshot::parse(text, self.snap.as_deref()))?;
+        text: &Name,
+    ) -> Result<(IoCtx, Name, Option<Name>), Failure> {
+        let name = named_so(text, ImageOrSnapshot::parse(text, self.snap.as_ref()))?;
         Ok((self.io(&name.of.at).await?, name.of.image, name.snap))
     }
 
-    pub(super) async fn group(&self, text: &str) -> Result<(IoCtx, String), Failure> {
+    pub(super) async fn group(&self, text: &Name) -> Result<(IoCtx, Name), Failure> {
         let name = named_so(text, GroupName::parse(text))?;
         Ok((self.io(&name.at).await?, name.group))
     }
 
-    pub(super) async fn group_snapshot(&self, text: &str) -> Result<(IoCtx, String, String), Failure> {
-        let name = named_so(text, GroupSnapshotName::parse(text, self.snap.as_deref()))?;
+    pub(super) async fn group_snapshot(&self, text: &Name) -> Result<(IoCtx, Name, Name), Failure> {
+        let name = named_so(text, GroupSnapshotName::parse(text, self.snap.as_ref()))?;
         Ok((self.io(&name.of.at).await?, name.of.group, name.snap))
     }
 
@@ -158,19 +159,19 @@ impl Place {
         if (pool, namespace) == (to_pool, to_namespace) {
             return Ok(());
         }
-        let why = format!(
-            "goes from {pool}/{namespace} to {to_pool}/{to_namespace}, and must stay in its pool and namespace"
-        );
+        let [from, to] = [(pool, namespace), (to_pool, to_namespace)]
+            .map(|(pool, namespace)| format!("{pool}/{}", Name::from(namespace)));
+        let why = format!("goes from {from} to {to}, and must stay in its pool and namespace");
         Err(Failure::of(Errno::EINVAL, what, why))
     }
 
-    pub(super) async fn open(&self, text: &str, mode: Mode) -> Result<Image, Failure> {
+    pub(super) async fn open(&self, text: &Name, mode: Mode) -> Result<Image, Failure> {
         let (io, name) = self.image(text).await?;
         Image::open(&io, &name, mode).await.context(|| format!("open {text}"))
     }
 
     /// The image, or the snapshot that is named, for reading.
-    pub(super) async fn open_to_read(&self, text: &str) -> Result<(Image, Option<String>), Failure> {
+    pub(super) async fn open_to_read(&self, text: &Name) -> Result<(Image, Option<Name>), Failure> {
         let (io, name, snap) = self.image_or_snapshot(text).await?;
         let image = match &snap {
             None => Image::open(&io, &name, Mode::ReadOnly).await,
@@ -180,19 +181,22 @@ impl Place {
     }
 }
 
-pub(super) async fn open_named(io: &IoCtx, name: &str, by: &ById, mode: Mode) -> Result<Image, Error> {
-    if by.by_id { Image::open_by_id(io, name, mode).await } else { Image::open(io, name, mode).await }
+pub(super) async fn open_named(io: &IoCtx, name: &Name, by: &ById, mode: Mode) -> Result<Image, Error> {
+    if by.by_id { Image::open_by_id(io, id(name)?, mode).await } else { Image::open(io, name, mode).await }
+}
+
+/// The id that a word says: they are text.
+pub(super) fn id(word: &Name) -> Result<&str, Error> {
+    word.as_text().ok_or_else(|| Error::NoImage(word.clone()))
 }
 
 /// What a text names, or why it is refused.
-pub(super) fn named_so<T>(text: &str, parsed: Result<T, &'static str>) -> Result<T, Failure> {
+pub(super) fn named_so<T>(text: &Name, parsed: Result<T, &'static str>) -> Result<T, Failure> {
     parsed.map_err(|why| Failure::of(Errno::EINVAL, format!("'{text}'"), why))
 }
 
 /// A pool, and nothing within it.
-pub(super) fn only_pool(text: &str) -> Result<&str, Failure> {
-    match text.contains('/') {
-        true => Err(Failure::of(Errno::EINVAL, format!("'{text}'"), "is no name of a pool")),
-        false => Ok(text),
-    }
+pub(super) fn only_pool(text: &[u8]) -> Result<&str, Failure> {
+    let pool = str::from_utf8(text).ok().filter(|pool| !pool.contains('/'));
+    pool.ok_or_else(|| Failure::of(Errno::EINVAL, format!("'{}'", Name::from(text)), "is no name of a pool"))
 }

@@ -8,6 +8,7 @@ use loligo_rbd::{Image, Mode, NewCopy, NewImage, features};
 use super::args::{CloneShape, Quiet};
 use super::{Bar, Place, closing, config, defaults};
 use crate::failure::{Context, Failure};
+use crate::name::Name;
 
 pub(super) async fn shaped(
     place: &Place,
@@ -31,6 +32,7 @@ pub(super) async fn shaped_as(
         features: wanted("--image-feature", &shape.image_feature)?.unwrap_or(new.features),
         striping: shape.spread.stripe_unit.zip(shape.spread.stripe_count).or(new.striping),
         data_pool: data_pool(place, io, shape.spread.data_pool.as_deref()).await?,
+        pool_unchecked: defaults::pool_unchecked(&config::of_pool_of(place, io).await)?,
         ..new
     })
 }
@@ -75,7 +77,7 @@ pub(super) async fn data_pool(
 /// Makes an image of the first format, where the user says that this is meant, as to stock `rbd`.
 pub(super) async fn create_old(
     place: &Place,
-    (io, name): (&IoCtx, &str),
+    (io, name): (&IoCtx, &Name),
     shape: &CloneShape,
     size: u64,
 ) -> Result<(), Failure> {
@@ -102,7 +104,7 @@ const ZEROS: u64 = 4 << 20;
 const ZEROS_AT_ONCE: usize = 10;
 
 /// Writes zeros into all of an image, so that it has its room.
-pub(super) async fn fill(io: &IoCtx, name: &str, quiet: &Quiet) -> Result<(), Failure> {
+pub(super) async fn fill(io: &IoCtx, name: &Name, quiet: &Quiet) -> Result<(), Failure> {
     let what = || format!("create --thick-provision {name}");
     let image = Image::open(io, name, Mode::ReadWrite).await.context(what)?;
     let bar = Bar::new("Thick provisioning", quiet);
@@ -131,6 +133,7 @@ pub(super) async fn new_copy(place: &Place, io: &IoCtx, shape: &CloneShape) -> R
         features: wanted("--image-feature", &shape.image_feature)?,
         striping: shape.spread.stripe_unit.zip(shape.spread.stripe_count),
         data_pool: data_pool(place, io, shape.spread.data_pool.as_deref()).await?,
+        pool_unchecked: defaults::pool_unchecked(&config::of_pool_of(place, io).await)?,
         ..NewCopy::default()
     })
 }

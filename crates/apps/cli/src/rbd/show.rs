@@ -1,8 +1,8 @@
 //! What is printed, in the words of `rbd`.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use loligo_rados::{Rados, SnapId};
 use loligo_rbd::group::{Belonging, InGroup};
 use loligo_rbd::{Image, Parent, SnapKind, Snapshot, Usage, features};
@@ -11,6 +11,8 @@ use serde_json::{Value, json};
 
 use super::clones::{path, pool_name};
 use crate::args::Format;
+use crate::name::{Name, shown};
+use crate::say::say_line;
 use crate::table;
 
 /// What an image has to do with.
@@ -35,7 +37,7 @@ pub(super) fn info(rados: &Rados, image: &Image, Of { snap, parent, group }: Of<
     let is_old = image.format() == loligo_rbd::Format::First;
     if format != Format::Plain {
         let mut all = json!({
-            "name": image.name(), "id": image.id(), "size": size, "objects": objects, "order": image.order(),
+            "name": shown(image.name()), "id": image.id(), "size": size, "objects": objects, "order": image.order(),
             "object_size": layout.object_size(), "snapshot_count": view.snapshots.len(),
             "block_name_prefix": image.block_name_prefix(), "format": image.format().number(),
         });
@@ -59,8 +61,8 @@ pub(super) fn info(rados: &Rados, image: &Image, Of { snap, parent, group }: Of<
         }
         if let Some(parent) = parent {
             all["parent"] = json!({
-                "pool": pool_name(rados, parent.pool), "pool_namespace": parent.namespace, "image": parent.image,
-                "id": parent.id, "snapshot": parent.snapshot, "trash": parent.in_trash, "overlap": parent.overlap,
+                "pool": pool_name(rados, parent.pool), "pool_namespace": shown(&parent.namespace),
+                "image": shown(&parent.image), "id": parent.id, "snapshot": shown(&parent.snapshot), "trash": parent.in_trash, "overlap": parent.overlap,
             });
         }
         if let Some((unit, count)) = striping {
@@ -70,7 +72,7 @@ pub(super) fn info(rados: &Rados, image: &Image, Of { snap, parent, group }: Of<
         format.print("image", "item", &all);
         return;
     }
-    sayln!("rbd image '{}':", image.name());
+    say_line(&format!("rbd image '{}':", shown(image.name())));
     sayln!("\tsize {} in {objects} objects", bytes(size));
     sayln!("\torder {} ({} objects)", image.order(), bytes(layout.object_size()));
     sayln!("\tsnapshot_count: {}", view.snapshots.len());
@@ -88,7 +90,7 @@ pub(super) fn info(rados: &Rados, image: &Image, Of { snap, parent, group }: Of<
         sayln!("\tflags: {}", features::flag_names(flags).join(", "));
     }
     if let Some(group) = group {
-        sayln!("\tgroup: {group}");
+        say_line(&format!("\tgroup: {group}"));
     }
     if !is_old {
         sayln!("\tcreate_timestamp: {created}");
@@ -101,7 +103,7 @@ pub(super) fn info(rados: &Rados, image: &Image, Of { snap, parent, group }: Of<
     if let Some(parent) = parent {
         let trash = if parent.in_trash { format!(" (trash {})", parent.id) } else { String::new() };
         let of = path(rados, parent.pool, &parent.namespace, &parent.image);
-        sayln!("\tparent: {of}@{}{trash}", parent.snapshot);
+        say_line(&format!("\tparent: {of}@{}{trash}", shown(&parent.snapshot)));
         sayln!("\toverlap: {}", bytes(parent.overlap));
     }
     if let Some((unit, count)) = striping {
@@ -125,18 +127,18 @@ pub(super) fn snapshots(snaps: &[Snapshot], made_with: &[MadeWith], all: bool, f
             let info = &snap.info;
             // Whether it is protected is text, as `rbd` has it.
             let mut one = json!({
-                "id": info.id.0, "name": info.name, "size": info.size, "protected": snap.protected.to_string(),
+                "id": info.id.0, "name": shown(&info.name), "size": info.size, "protected": snap.protected.to_string(),
                 "timestamp": date_if_known(info.taken),
             });
             if all {
                 one["namespace"] = json!({"type": kind(&info.kind)});
                 if let SnapKind::Trash { name, .. } = &info.kind {
-                    one["namespace"]["original_name"] = name.clone().into();
+                    one["namespace"]["original_name"] = shown(name).into();
                 }
                 if let Some(MadeWith { pool, of, .. }) = made_with(snap) {
                     one["namespace"]["pool"] = pool.clone().into();
-                    one["namespace"]["group"] = of.group.clone().into();
-                    one["namespace"]["group snap"] = of.snapshot.clone().into();
+                    one["namespace"]["group"] = shown(&of.group).into();
+                    one["namespace"]["group snap"] = shown(&of.snapshot).into();
                 }
             }
             one
@@ -148,12 +150,14 @@ pub(super) fn snapshots(snaps: &[Snapshot], made_with: &[MadeWith], all: bool, f
         let info = &snap.info;
         let protected = if snap.protected { "yes" } else { "" };
         let namespace = match (&info.kind, made_with(snap)) {
-            (SnapKind::Trash { name, .. }, _) => format!("trash ({name})"),
-            (_, Some(MadeWith { pool, of, .. })) => format!("group ({pool}/{}@{})", of.group, of.snapshot),
+            (SnapKind::Trash { name, .. }, _) => format!("trash ({})", shown(name)),
+            (_, Some(MadeWith { pool, of, .. })) => {
+                format!("group ({pool}/{}@{})", shown(&of.group), shown(&of.snapshot))
+            }
             (kind_of, None) => kind(kind_of).to_owned(),
         };
         let [size, taken] = [bytes(info.size), date_if_known(info.taken)];
-        [info.id.0.to_string(), info.name.clone(), size, protected.to_owned(), taken, namespace]
+        [info.id.0.to_string(), shown(&info.name), size, protected.to_owned(), taken, namespace]
     };
     let titles = ["SNAPID", "NAME", "SIZE", "PROTECTED", "TIMESTAMP", "NAMESPACE"].map(str::to_owned);
     let rows: Vec<[String; 6]> = std::iter::once(titles).chain(snaps.map(row)).collect();
@@ -181,47 +185,42 @@ fn kind(kind: &SnapKind) -> &'static str {
 }
 
 /// What is kept with an image, in the words of `rbd`.
-pub(super) fn metadata(pairs: &BTreeMap<&String, Cow<'_, str>>) {
+pub(super) fn metadata(pairs: &BTreeMap<Name, Bytes>) {
     match pairs.len() {
         0 => return,
         1 => sayln!("There is 1 metadatum on this image:\n"),
         count => sayln!("There are {count} metadata on this image:\n"),
     }
     let titles = ["Key", "Value"].map(str::to_owned);
-    let rows = pairs.iter().map(|(key, value)| [(*key).clone(), value.clone().into_owned()]);
+    let rows = pairs.iter().map(|(key, value)| [shown(key), shown(value)]);
     table([false; 2], std::iter::once(titles).chain(rows).collect());
 }
 
 /// A pool's namespaces.
-pub(super) fn namespaces(names: &[String], format: Format) {
+pub(super) fn namespaces(names: &[Name], format: Format) {
     if format != Format::Plain {
-        let all: Vec<Value> = names.iter().map(|name| json!({"name": name})).collect();
+        let all: Vec<Value> = names.iter().map(|name| json!({"name": shown(name)})).collect();
         format.print("namespaces", "namespace", &Value::from(all));
     } else if !names.is_empty() {
-        table(
-            [false],
-            std::iter::once("NAME")
-                .chain(names.iter().map(String::as_str))
-                .map(|name| [name.to_owned()])
-                .collect(),
-        );
+        let rows = names.iter().map(|name| [shown(name)]);
+        table([false], std::iter::once(["NAME".to_owned()]).chain(rows).collect());
     }
 }
 
 /// What images take: name, id and usage of each; in JSON the sums only if they are `all_of` the pool's, as
 /// `rbd` has it.
-pub(super) fn usage(images: &[(String, String, Vec<Usage>)], all_of: bool, format: Format) {
+pub(super) fn usage(images: &[(Name, String, Vec<Usage>)], all_of: bool, format: Format) {
     let rows = images.iter().flat_map(|(name, id, all)| all.iter().map(move |usage| (name, id, usage)));
     let sum = |of: fn(&Usage) -> u64| rows.clone().map(|(_, _, usage)| of(usage)).sum::<u64>();
     let heads = images.iter().filter_map(|(_, _, all)| all.last());
     let (provisioned, used) = (heads.map(|usage| usage.provisioned).sum::<u64>(), sum(|usage| usage.used));
     if format != Format::Plain {
-        let one = |(name, id, usage): (&String, &String, &Usage)| {
+        let one = |(name, id, usage): (&Name, &String, &Usage)| {
             let mut all = json!({
-                "name": name, "id": id, "provisioned_size": usage.provisioned, "used_size": usage.used,
+                "name": shown(name), "id": id, "provisioned_size": usage.provisioned, "used_size": usage.used,
             });
             if let Some((snap_id, snap)) = &usage.snapshot {
-                all["snapshot"] = snap.clone().into();
+                all["snapshot"] = shown(snap).into();
                 all["snapshot_id"] = snap_id.0.into();
             }
             all
@@ -235,10 +234,10 @@ pub(super) fn usage(images: &[(String, String, Vec<Usage>)], all_of: bool, forma
         format.print("stats", "item", &total);
         return;
     }
-    let row = |(name, _, usage): (&String, &String, &Usage)| {
+    let row = |(name, _, usage): (&Name, &String, &Usage)| {
         let name = match &usage.snapshot {
-            Some((_, snap)) => format!("{name}@{snap}"),
-            None => name.clone(),
+            Some((_, snap)) => format!("{}@{}", shown(name), shown(snap)),
+            None => shown(name),
         };
         [name, bytes(usage.provisioned), bytes(usage.used)]
     };
@@ -251,9 +250,9 @@ pub(super) fn usage(images: &[(String, String, Vec<Usage>)], all_of: bool, forma
     table([false, true, true], all);
 }
 
-/// Columns under their titles, two blanks between them; which are right-aligned is said, titles never are.
+/// Columns under their titles, names in them as [`shown`] has them, two blanks between them; which are right-aligned is said, titles never are.
 pub(super) fn table<const N: usize>(right: [bool; N], rows: Vec<[String; N]>) {
-    table::lines(right, &rows).iter().for_each(|line| sayln!("{line}"));
+    table::lines(right, &rows).iter().for_each(|line| say_line(line));
 }
 
 /// A number of bytes as Ceph prints it: a digit behind the point if there is one before it.

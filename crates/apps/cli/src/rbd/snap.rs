@@ -7,6 +7,7 @@ use super::args::{ById, Limit, Snap};
 use super::spec::{At, SnapshotName};
 use super::{Bar, Place, closing, group, named_so, open_named, show};
 use crate::failure::{Context, Failure};
+use crate::name::Name;
 
 pub(super) async fn run(place: &Place, command: &Snap) -> Result<(), Failure> {
     match command {
@@ -27,7 +28,7 @@ pub(super) async fn run(place: &Place, command: &Snap) -> Result<(), Failure> {
     }
 }
 
-async fn list_snapshots(place: &Place, (text, by): (&str, &ById), all: bool) -> Result<(), Failure> {
+async fn list_snapshots(place: &Place, (text, by): (&Name, &ById), all: bool) -> Result<(), Failure> {
     let image = place.open_by(text, by, Mode::Header).await?;
     let made_with = if all { group::made_with(place, &image).await } else { Ok(Vec::new()) };
     let made_with = made_with.context(|| format!("snap ls {text}"))?;
@@ -36,9 +37,9 @@ async fn list_snapshots(place: &Place, (text, by): (&str, &ById), all: bool) -> 
 }
 
 /// The new name is one of the same image.
-async fn rename_snapshot(place: &Place, text: &str, to: &str) -> Result<(), Failure> {
+async fn rename_snapshot(place: &Place, text: &Name, to: &Name) -> Result<(), Failure> {
     let what = format!("snap rename {text} to {to}");
-    let from = named_so(text, SnapshotName::parse(text, place.snap.as_deref()))?;
+    let from = named_so(text, SnapshotName::parse(text, place.snap.as_ref()))?;
     let mut to = named_so(to, SnapshotName::parse(to, None))?;
     if to.of.at == At::default() {
         to.of.at = from.of.at.clone();
@@ -54,7 +55,7 @@ async fn rename_snapshot(place: &Place, text: &str, to: &str) -> Result<(), Fail
     closing(image, done, &what).await
 }
 
-async fn on_snapshot(place: &Place, text: &str, by: &ById, command: &Snap) -> Result<(), Failure> {
+async fn on_snapshot(place: &Place, text: &Name, by: &ById, command: &Snap) -> Result<(), Failure> {
     let (io, image, name) = place.snapshot(text).await?;
     let image = open_named(&io, &image, by, Mode::ReadWrite).await.context(|| format!("open {text}"))?;
     let done = match command {
@@ -75,7 +76,7 @@ async fn on_snapshot(place: &Place, text: &str, by: &ById, command: &Snap) -> Re
 }
 
 /// Flattens a snapshot's clones, so that nothing needs it any more, and removes it, be it protected.
-async fn remove_forced(place: &Place, image: &Image, name: &str) -> Result<(), Error> {
+async fn remove_forced(place: &Place, image: &Image, name: &Name) -> Result<(), Error> {
     for child in image.children(Some(name)).await? {
         let io = place.rados.ioctx_by_id(child.pool).with_namespace(child.namespace.clone());
         let clone = Image::open_by_id(&io, &child.id, Mode::ReadWrite).await?;

@@ -1,46 +1,48 @@
 //! Names of images, of groups and of their snapshots: a type for each meaning, so that what takes an image
 //! cannot be given a snapshot.
 
+use crate::name::Name;
+
 /// Where something lies, as far as its name says it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct At {
     pub(super) pool: Option<String>,
-    pub(super) namespace: Option<String>,
+    pub(super) namespace: Option<Name>,
 }
 
 /// `[POOL/[NAMESPACE/]]IMAGE`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ImageName {
     pub(super) at: At,
-    pub(super) image: String,
+    pub(super) image: Name,
 }
 
 /// `[POOL/[NAMESPACE/]]IMAGE@SNAPSHOT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SnapshotName {
     pub(super) of: ImageName,
-    pub(super) snap: String,
+    pub(super) snap: Name,
 }
 
 /// `[POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct ImageOrSnapshot {
     pub(super) of: ImageName,
-    pub(super) snap: Option<String>,
+    pub(super) snap: Option<Name>,
 }
 
 /// `[POOL/[NAMESPACE/]]GROUP`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GroupName {
     pub(super) at: At,
-    pub(super) group: String,
+    pub(super) group: Name,
 }
 
 /// `[POOL/[NAMESPACE/]]GROUP@SNAPSHOT`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GroupSnapshotName {
     pub(super) of: GroupName,
-    pub(super) snap: String,
+    pub(super) snap: Name,
 }
 
 /// Why a text is no name of the kind that is wanted.
@@ -51,14 +53,14 @@ const NAMES_NO_SNAPSHOT: Wrong = "names no snapshot: NAME@SNAPSHOT (snapshot nam
 
 impl ImageName {
     /// A snapshot that the name or an option names is refused.
-    pub(super) fn parse(text: &str, option: Option<&str>) -> Result<Self, Wrong> {
+    pub(super) fn parse(text: &[u8], option: Option<&Name>) -> Result<Self, Wrong> {
         let found = ImageOrSnapshot::parse(text, option)?;
         found.snap.is_none().then_some(found.of).ok_or(NAMES_SNAPSHOT)
     }
 }
 
 impl SnapshotName {
-    pub(super) fn parse(text: &str, option: Option<&str>) -> Result<Self, Wrong> {
+    pub(super) fn parse(text: &[u8], option: Option<&Name>) -> Result<Self, Wrong> {
         let found = ImageOrSnapshot::parse(text, option)?;
         let snap = found.snap.ok_or(NAMES_NO_SNAPSHOT)?;
         Ok(Self { of: found.of, snap })
@@ -67,57 +69,63 @@ impl SnapshotName {
 
 impl ImageOrSnapshot {
     /// The snapshot that an option names is meant if the name has none.
-    pub(super) fn parse(text: &str, option: Option<&str>) -> Result<Self, Wrong> {
+    pub(super) fn parse(text: &[u8], option: Option<&Name>) -> Result<Self, Wrong> {
         let (at, image, snap) = parts(text, "is not [POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT]")?;
-        let snap = snap.or(option.map(str::to_owned));
+        let snap = snap.or(option.cloned());
         Ok(Self { of: ImageName { at, image }, snap })
     }
 }
 
 impl GroupName {
-    pub(super) fn parse(text: &str) -> Result<Self, Wrong> {
+    pub(super) fn parse(text: &[u8]) -> Result<Self, Wrong> {
         let (at, group, snap) = parts(text, "is not [POOL/[NAMESPACE/]]GROUP")?;
         snap.is_none().then_some(Self { at, group }).ok_or(NAMES_SNAPSHOT)
     }
 }
 
 impl GroupSnapshotName {
-    pub(super) fn parse(text: &str, option: Option<&str>) -> Result<Self, Wrong> {
+    pub(super) fn parse(text: &[u8], option: Option<&Name>) -> Result<Self, Wrong> {
         let (at, group, snap) = parts(text, "is not [POOL/[NAMESPACE/]]GROUP@SNAPSHOT")?;
-        let snap = snap.or(option.map(str::to_owned)).ok_or(NAMES_NO_SNAPSHOT)?;
+        let snap = snap.or(option.cloned()).ok_or(NAMES_NO_SNAPSHOT)?;
         Ok(Self { of: GroupName { at, group }, snap })
     }
 }
 
 /// `POOL[/NAMESPACE]`. What stands before the last slash is the pool, as `rbd` has it.
-pub(super) fn place(text: &str) -> Result<(&str, &str), Wrong> {
-    let (pool, namespace) = text.rsplit_once('/').unwrap_or((text, ""));
-    match namespace.contains('@') {
+pub(super) fn place(text: &[u8]) -> Result<(&str, &[u8]), Wrong> {
+    let at = text.iter().rposition(|byte| *byte == b'/');
+    let (pool, namespace) = at.map_or((text, &b""[..]), |at| (&text[..at], &text[at + 1..]));
+    match namespace.contains(&b'@') {
         true => Err("is not POOL[/NAMESPACE]: a namespace has no @"),
-        false => Ok((pool, namespace)),
+        false => Ok((pool_name(pool)?, namespace)),
     }
 }
 
-fn parts(text: &str, wrong: Wrong) -> Result<(At, String, Option<String>), Wrong> {
-    let (path, snap) = match text.split_once('@') {
-        Some((path, snap)) => (path, Some(snap)),
+/// Pools are the only things here whose names are text.
+fn pool_name(pool: &[u8]) -> Result<&str, Wrong> {
+    str::from_utf8(pool).map_err(|_| "names a pool that is not UTF-8: this program can use none")
+}
+
+fn parts(text: &[u8], wrong: Wrong) -> Result<(At, Name, Option<Name>), Wrong> {
+    let (path, snap) = match text.iter().position(|byte| *byte == b'@') {
+        Some(at) => (&text[..at], Some(&text[at + 1..])),
         None => (text, None),
     };
-    let parts: Vec<&str> = path.split('/').collect();
+    let parts: Vec<&[u8]> = path.split(|byte| *byte == b'/').collect();
     let (pool, namespace, name) = match parts[..] {
         [name] => (None, None, name),
         [pool, name] => (Some(pool), None, name),
         // No namespace, but a name that begins with a slash, as `rbd` has it: no image is called so.
-        [pool, "", _] => (Some(pool), None, &path[pool.len() + 1..]),
+        [pool, b"", _] => (Some(pool), None, &path[pool.len() + 1..]),
         [pool, namespace, name] => (Some(pool), Some(namespace), name),
         _ => return Err(wrong),
     };
-    let is_no_snap = |snap: &str| snap.is_empty() || snap.contains(['@', '/']);
-    if name.is_empty() || pool == Some("") || snap.is_some_and(is_no_snap) {
+    let is_no_snap = |snap: &[u8]| snap.is_empty() || snap.iter().any(|byte| b"@/".contains(byte));
+    if name.is_empty() || pool == Some(b"") || snap.is_some_and(is_no_snap) {
         return Err(wrong);
     }
-    let owned = |text: Option<&str>| text.map(str::to_owned);
-    Ok((At { pool: owned(pool), namespace: owned(namespace) }, name.to_owned(), owned(snap)))
+    let pool = pool.map(pool_name).transpose()?.map(str::to_owned);
+    Ok((At { pool, namespace: namespace.map(Name::from) }, name.into(), snap.map(Name::from)))
 }
 
 #[cfg(test)]
@@ -126,10 +134,11 @@ mod tests {
 
     #[test]
     fn names_are_taken_apart() {
-        let parts = |text| {
-            ImageOrSnapshot::parse(text, None).ok().map(|name| {
+        let parts = |text: &str| {
+            ImageOrSnapshot::parse(text.as_bytes(), None).ok().map(|name| {
                 let ImageName { at, image } = name.of;
-                [at.pool, at.namespace, Some(image), name.snap].map(Option::unwrap_or_default)
+                let text = |name: Option<Name>| name.map_or(String::new(), |name| name.to_string());
+                [at.pool.unwrap_or_default(), text(at.namespace), image.to_string(), text(name.snap)]
             })
         };
         assert_eq!(parts("i"), Some(["", "", "i", ""].map(str::to_owned)));
@@ -142,26 +151,35 @@ mod tests {
     }
 
     #[test]
+    fn all_but_pools_may_have_any_bytes() {
+        let name = ImageOrSnapshot::parse(b"p/\xfe/\xff@\xfd", None).expect("a name");
+        assert_eq!(name.of.at.namespace, Some(Name::from(b"\xfe")));
+        assert_eq!((name.of.image, name.snap), (Name::from(b"\xff"), Some(Name::from(b"\xfd"))));
+        assert_eq!(place(b"p/\xff"), Ok(("p", &b"\xff"[..])));
+        assert!(ImageName::parse(b"\xff/i", None).is_err() && place(b"\xff").is_err());
+    }
+
+    #[test]
     fn what_takes_an_image_takes_no_snapshot() {
-        assert!(ImageName::parse("p/i", None).is_ok_and(|name| name.image == "i"));
-        assert_eq!(ImageName::parse("p/i@s", None), Err(NAMES_SNAPSHOT));
-        assert_eq!(ImageName::parse("p/i", Some("s")), Err(NAMES_SNAPSHOT));
-        assert_eq!(GroupName::parse("p/g@s"), Err(NAMES_SNAPSHOT));
+        assert!(ImageName::parse(b"p/i", None).is_ok_and(|name| name.image == "i"));
+        assert_eq!(ImageName::parse(b"p/i@s", None), Err(NAMES_SNAPSHOT));
+        assert_eq!(ImageName::parse(b"p/i", Some(&"s".into())), Err(NAMES_SNAPSHOT));
+        assert_eq!(GroupName::parse(b"p/g@s"), Err(NAMES_SNAPSHOT));
     }
 
     #[test]
     fn what_takes_a_snapshot_takes_no_image() {
-        assert_eq!(SnapshotName::parse("p/i", None), Err(NAMES_NO_SNAPSHOT));
-        assert!(SnapshotName::parse("p/i", Some("s")).is_ok_and(|name| name.snap == "s"));
-        assert!(SnapshotName::parse("p/i@t", Some("s")).is_ok_and(|name| name.snap == "t"));
-        assert_eq!(GroupSnapshotName::parse("p/g", None), Err(NAMES_NO_SNAPSHOT));
+        assert_eq!(SnapshotName::parse(b"p/i", None), Err(NAMES_NO_SNAPSHOT));
+        assert!(SnapshotName::parse(b"p/i", Some(&"s".into())).is_ok_and(|name| name.snap == "s"));
+        assert!(SnapshotName::parse(b"p/i@t", Some(&"s".into())).is_ok_and(|name| name.snap == "t"));
+        assert_eq!(GroupSnapshotName::parse(b"p/g", None), Err(NAMES_NO_SNAPSHOT));
     }
 
     #[test]
     fn places_have_a_pool_and_perhaps_a_namespace() {
-        assert_eq!(place("p"), Ok(("p", "")));
-        assert_eq!(place("p/n"), Ok(("p", "n")));
-        assert_eq!(place("p/n/x"), Ok(("p/n", "x")));
-        assert!(place("p/i@s").is_err());
+        assert_eq!(place(b"p"), Ok(("p", &b""[..])));
+        assert_eq!(place(b"p/n"), Ok(("p", &b"n"[..])));
+        assert_eq!(place(b"p/n/x"), Ok(("p/n", &b"x"[..])));
+        assert!(place(b"p/i@s").is_err());
     }
 }

@@ -16,6 +16,8 @@ use super::show::{date, table};
 use super::{Bar, Place};
 use crate::args::Format;
 use crate::failure::{Context, Failure};
+use crate::name::{Name, shown};
+use crate::say::say_line;
 
 pub(super) async fn run(place: &Place, command: &Trash) -> Result<(), Failure> {
     match command {
@@ -33,26 +35,32 @@ pub(super) async fn run(place: &Place, command: &Trash) -> Result<(), Failure> {
             trash::put(&io, &name, keep).await.context(|| format!("trash mv {image}"))
         }
         Trash::Ls { place: named, all, long } => {
-            list(place, &place.named(named.as_deref()).await?, *all, *long).await
+            list(place, &place.named(named.as_ref()).await?, *all, *long).await
         }
         Trash::Rm { id, force, quiet } => {
             let (io, image_id) = place.image(id).await?;
             let bar = Bar::new("Removing image", quiet);
-            let removed = trash::remove(&io, &image_id, *force, |n, of| bar.at(n, of)).await;
+            let removed = trash::remove(&io, in_trash(&image_id)?, *force, |n, of| bar.at(n, of)).await;
             removed.context(|| format!("trash rm {id}"))
         }
         Trash::Restore { id, image } => {
             let (io, image_id) = place.image(id).await?;
-            let back = trash::restore(&io, &image_id, image.as_deref()).await;
+            let back = trash::restore(&io, in_trash(&image_id)?, image.as_ref()).await;
             back.context(|| format!("trash restore {id}"))
         }
         Trash::Purge { place: named, expired_before, quiet } => {
-            let io = place.named(named.as_deref()).await?;
+            let io = place.named(named.as_ref()).await?;
             let bar = Bar::new("Removing images", quiet);
             let purged = trash::purge(&io, time(expired_before)?, |n, of| bar.at(n, of)).await;
             purged.context(|| "trash purge".to_owned())
         }
     }
+}
+
+/// An id: they are text.
+fn in_trash(word: &Name) -> Result<&str, Failure> {
+    let none = || Error::NotInTrash(word.to_string());
+    word.as_text().ok_or_else(none).context(|| "trash".to_owned())
 }
 
 /// A time in words, as `rbd` has it: date(1) knows them.
@@ -75,9 +83,11 @@ async fn list(place: &Place, io: &IoCtx, all: bool, long: bool) -> Result<(), Fa
     images.retain(|image| all || trash::is_users(image.source));
     if !long {
         match place.format {
-            Format::Plain => images.iter().for_each(|image| sayln!("{} {}", image.id, image.name)),
+            Format::Plain => {
+                images.iter().for_each(|image| say_line(&format!("{} {}", image.id, shown(&image.name))))
+            }
             _ => {
-                let one = |image: &Trashed| json!({"id": image.id, "name": image.name});
+                let one = |image: &Trashed| json!({"id": image.id, "name": shown(&image.name)});
                 place.format.print(
                     "trash",
                     "image",
@@ -91,7 +101,7 @@ async fn list(place: &Place, io: &IoCtx, all: bool, long: bool) -> Result<(), Fa
     for image in images {
         match parent_of(io, &image.id).await {
             Ok(parent) => rows.push((image, parent)),
-            Err(e) => left_out("trash ls", &image.id, &e),
+            Err(e) => left_out("trash ls", &image.id.into(), &e),
         }
     }
     match place.format {
@@ -116,11 +126,17 @@ fn show(place: &Place, rows: &[(Trashed, Option<Parent>)]) {
     let row = |(image, parent): &(Trashed, Option<Parent>)| {
         let of = |parent: &Parent| {
             let image = path(&place.rados, parent.pool, &parent.namespace, &parent.image);
-            format!("{image}@{}", parent.snapshot)
+            format!("{image}@{}", shown(&parent.snapshot))
         };
         let parent = parent.as_ref().map(of).unwrap_or_default();
-        let [id, name] = [&image.id, &image.name].map(Clone::clone);
-        [id, name, by(image.source).to_owned(), date(image.deleted), status(image), parent]
+        [
+            image.id.clone(),
+            shown(&image.name),
+            by(image.source).to_owned(),
+            date(image.deleted),
+            status(image),
+            parent,
+        ]
     };
     if !rows.is_empty() {
         table([false; 6], std::iter::once(titles).chain(rows.iter().map(row)).collect());
@@ -129,13 +145,13 @@ fn show(place: &Place, rows: &[(Trashed, Option<Parent>)]) {
 
 fn detailed(place: &Place, (image, parent): &(Trashed, Option<Parent>)) -> Value {
     let mut one = json!({
-        "id": image.id, "name": image.name, "source": by(image.source), "deleted_at": date(image.deleted),
+        "id": image.id, "name": shown(&image.name), "source": by(image.source), "deleted_at": date(image.deleted),
         "status": status(image),
     });
     if let Some(parent) = parent {
         one["parent"] = json!({
-            "pool": pool_name(&place.rados, parent.pool), "pool_namespace": parent.namespace,
-            "image": parent.image, "snapshot": parent.snapshot,
+            "pool": pool_name(&place.rados, parent.pool), "pool_namespace": shown(&parent.namespace),
+            "image": shown(&parent.image), "snapshot": shown(&parent.snapshot),
         });
     }
     one

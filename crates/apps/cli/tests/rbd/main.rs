@@ -1,6 +1,7 @@
 //! `loligo rbd` beside the stock `rbd`: what one makes the other shows, with the same words. On a server of
 //! our own, and on the stock cluster that LOLIGO_STOCK_CONF names.
 
+mod bytes;
 mod clones;
 mod copy;
 mod defaults;
@@ -197,6 +198,7 @@ fn images_by_their_words() {
         place.done(&format!("rm {image}"));
     }
     assert_eq!(place.done("ls"), "");
+    bytes::by_their_words(&place);
     forms::by_their_words(&place);
     let _ = fs::remove_dir_all(&place.dir);
 }
@@ -229,8 +231,14 @@ fn images_are_as_configured_on_stock() {
 
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
-fn an_image_whose_name_is_no_text_is_listed_on_stock() {
-    on_stock("text", names::not_text);
+fn names_are_any_bytes() {
+    on_our_server("bytes", bytes::beside);
+}
+
+#[test]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+fn names_are_any_bytes_on_stock() {
+    on_stock("bytes", bytes::beside);
 }
 
 #[test]

@@ -155,28 +155,3 @@ pub(super) fn beside(place: &Place) {
     check(place);
     clear(place);
 }
-
-/// One image whose name is no text is no reason to show none.
-pub(super) fn not_text(place: &Place) {
-    use std::ffi::OsStr;
-    use std::os::unix::ffi::OsStrExt as _;
-    let stock = |words: &[&[u8]]| {
-        let words = words.iter().map(|word| OsStr::from_bytes(word));
-        let output = place.command("rbd", &[]).args(words).output().expect("it is installed");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        output.stdout
-    };
-    stock(&[b"create", b"a\xff", b"-s", b"1"]);
-    place.done("create b --size 1M");
-    assert_eq!(place.ours("ls").stdout, stock(&[b"ls"]));
-    assert_eq!(place.ours("ls --format json").stdout, b"[\"a\\udcff\",\"b\"]\n");
-    for line in ["ls -l", "du"] {
-        let output = place.ours(line);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert!(output.status.success() && said.contains("a\\xff: left out"), "{line}: {said}");
-        assert!(String::from_utf8_lossy(&output.stdout).contains("b "), "{line}");
-    }
-    assert!(place.done("pool stats").contains("Total Images: 2"));
-    stock(&[b"rm", b"a\xff"]);
-    place.done("rm b");
-}

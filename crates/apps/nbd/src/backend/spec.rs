@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use loligo_rados::{Builder, InFlight, IoCtx, Rados};
-use loligo_rbd::{CacheOptions, Image, Mode};
+use loligo_rbd::{CacheOptions, Image, Mode, Name};
 use loligo_stripe::Striper;
 use tokio::sync::OnceCell;
 
@@ -21,7 +21,7 @@ const SIZE_MAX: u64 = i64::MAX as u64;
 /// a cache of so many bytes of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    text: String,
+    text: Name,
     place: Place,
     read_only: bool,
     /// Bytes; only for images.
@@ -32,8 +32,8 @@ pub struct Spec {
 enum Place {
     Memory(u64),
     File(PathBuf),
-    Rbd { pool: Option<String>, namespace: String, image: String, snap: Option<String> },
-    Striped { pool: Option<String>, file: String },
+    Rbd { pool: Option<String>, namespace: Name, image: Name, snap: Option<Name> },
+    Striped { pool: Option<String>, file: Name },
 }
 
 /// A text that says nothing that a device can stand on.
@@ -41,35 +41,41 @@ enum Place {
 #[error(
     "'{0}' is not memory:SIZE, file:PATH, rbd:[POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT] or striped:[POOL/]FILE, with ,ro if it shall only be read, and ,cache=SIZE for a cache of an image"
 )]
-pub struct SpecError(String);
+pub struct SpecError(Name);
 
 impl Spec {
-    /// Reads it.
+    /// Reads it. Names of images, snapshots, namespaces and files may be any bytes.
     ///
     /// # Errors
     /// It is none.
-    pub fn parse(text: &str) -> Result<Self, SpecError> {
-        let none = || SpecError(text.to_owned());
-        let (mut what, mut read_only, mut cache) = (text, false, None);
-        while let Some((before, option)) = what.rsplit_once(',') {
-            match option.strip_prefix("cache=").filter(|_| text.starts_with("rbd:")) {
+    pub fn parse(text: impl Into<Name>) -> Result<Self, SpecError> {
+        let text = text.into();
+        let none = || SpecError(text.clone());
+        let (mut what, mut read_only, mut cache) = (text.as_bytes(), false, None);
+        while let Some((before, option)) = split_last(what, b',') {
+            match option.strip_prefix(b"cache=").filter(|_| text.starts_with(b"rbd:")) {
                 Some(bytes) if cache.is_none() => {
                     cache = Some(size(bytes).filter(|n| *n > 0).ok_or_else(none)?)
                 }
-                None if option == "ro" && !read_only => read_only = true,
+                None if option == b"ro" && !read_only => read_only = true,
                 _ => break,
             }
             what = before;
         }
-        let place = what.split_once(':').and_then(|(kind, rest)| Place::parse(kind, rest));
+        let place = split_first(what, b':').and_then(|(kind, rest)| Place::parse(kind, rest));
         let place = place.ok_or_else(none)?;
         let is_snapshot = matches!(place, Place::Rbd { snap: Some(_), .. });
-        Ok(Self { text: text.to_owned(), place, read_only: read_only || is_snapshot, cache })
+        Ok(Self { text, place, read_only: read_only || is_snapshot, cache })
     }
 
     /// Memory of this size.
     pub(crate) fn memory(size: u64) -> Self {
-        Self { text: format!("memory:{size}"), place: Place::Memory(size), read_only: false, cache: None }
+        Self {
+            text: format!("memory:{size}").into(),
+            place: Place::Memory(size),
+            read_only: false,
+            cache: None,
+        }
     }
 
     /// The same, only to be read.
@@ -117,55 +123,72 @@ impl Spec {
 
 impl fmt::Display for Spec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
+        self.text.fmt(f)
     }
 }
 
 impl Place {
-    fn parse(kind: &str, rest: &str) -> Option<Self> {
+    fn parse(kind: &[u8], rest: &[u8]) -> Option<Self> {
         if rest.is_empty() {
             return None;
         }
         match kind {
-            "memory" => size(rest).filter(|size| *size <= SIZE_MAX).map(Self::Memory),
-            "file" => Some(Self::File(rest.into())),
-            "rbd" => Self::image(rest),
-            "striped" => Some(match rest.split_once('/') {
+            b"memory" => size(rest).filter(|size| *size <= SIZE_MAX).map(Self::Memory),
+            b"file" => Some(Self::File(Name::from(rest).as_path().to_owned())),
+            b"rbd" => Self::image(rest),
+            b"striped" => Some(match split_first(rest, b'/') {
                 Some((pool, file)) if !pool.is_empty() && !file.is_empty() => {
-                    Self::Striped { pool: Some(pool.to_owned()), file: file.to_owned() }
+                    Self::Striped { pool: Some(text(pool)?), file: file.into() }
                 }
                 Some(_) => return None,
-                None => Self::Striped { pool: None, file: rest.to_owned() },
+                None => Self::Striped { pool: None, file: rest.into() },
             }),
             _ => None,
         }
     }
 
-    fn image(text: &str) -> Option<Self> {
-        let (place, snap) = match text.split_once('@') {
-            Some((place, snap)) => (place, Some(snap).filter(|snap| !snap.is_empty())?.to_owned().into()),
-            None => (text, None),
+    fn image(words: &[u8]) -> Option<Self> {
+        let (place, snap) = match split_first(words, b'@') {
+            Some((_, b"")) => return None,
+            Some((place, snap)) => (place, Some(Name::from(snap))),
+            None => (words, None),
         };
-        let parts: Vec<&str> = place.split('/').collect();
+        let parts: Vec<&[u8]> = place.split(|byte| *byte == b'/').collect();
         let (pool, namespace, image) = match parts[..] {
-            [image] => (None, "", image),
-            [pool, image] => (Some(pool), "", image),
+            [image] => (None, &b""[..], image),
+            [pool, image] => (Some(pool), &b""[..], image),
             [pool, namespace, image] => (Some(pool), namespace, image),
             _ => return None,
         };
-        let is_named = !image.is_empty() && pool != Some("");
-        is_named.then(|| Self::Rbd {
-            pool: pool.map(str::to_owned),
-            namespace: namespace.to_owned(),
-            image: image.to_owned(),
-            snap,
-        })
+        if image.is_empty() || pool == Some(b"") {
+            return None;
+        }
+        let pool = match pool {
+            Some(pool) => Some(text(pool)?),
+            None => None,
+        };
+        Some(Self::Rbd { pool, namespace: namespace.into(), image: image.into(), snap })
     }
 }
 
+/// Names of pools are text.
+fn text(bytes: &[u8]) -> Option<String> {
+    str::from_utf8(bytes).ok().map(str::to_owned)
+}
+
+fn split_first(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+    let at = bytes.iter().position(|byte| *byte == at)?;
+    Some((&bytes[..at], &bytes[at + 1..]))
+}
+
+fn split_last(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
+    let at = bytes.iter().rposition(|byte| *byte == at)?;
+    Some((&bytes[..at], &bytes[at + 1..]))
+}
+
 /// A number of bytes, with K, M, G.
-fn size(text: &str) -> Option<u64> {
-    loligo_conf::size(&text.to_ascii_uppercase())
+fn size(bytes: &[u8]) -> Option<u64> {
+    loligo_conf::size(&text(bytes)?.to_ascii_uppercase())
 }
 
 /// Opens back ends; connects to the cluster when the first of them needs it, and again when that client is
@@ -177,6 +200,8 @@ pub struct Opener {
     pool: Option<String>,
     /// The client; replaced by an empty place when it is dead.
     rados: ArcSwap<OnceCell<Rados>>,
+    /// What is to be done with each client that connects.
+    connected: Option<Box<dyn Fn(&Rados) + Send + Sync>>,
 }
 
 impl Opener {
@@ -187,7 +212,12 @@ impl Opener {
 
     /// Also for what lies in pools; `pool` is that of what names none.
     pub fn new(builder: Builder, pool: Option<String>) -> Self {
-        Self { builder: Some(builder), pool, rados: ArcSwap::default() }
+        Self { builder: Some(builder), pool, ..Self::default() }
+    }
+
+    /// The same; each client that connects is shown to `connected`, on a runtime's thread.
+    pub fn telling(self, connected: impl Fn(&Rados) + Send + Sync + 'static) -> Self {
+        Self { connected: Some(Box::new(connected)), ..self }
     }
 
     async fn pool(&self, named: Option<&str>) -> Result<IoCtx, BackendError> {
@@ -212,6 +242,7 @@ impl Opener {
         let builder = self.builder.clone();
         let builder = builder.ok_or_else(|| BackendError("there is no cluster".to_owned()))?;
         let rados = builder.connect().await.map_err(|e| BackendError(format!("connect: {e}")))?;
+        self.connected.iter().for_each(|connected| connected(&rados));
         // So that OSDs which this client writes to know that the last one is kept out, before they do what
         // that one wrote.
         let newest = rados.wait_for_latest_osdmap().await;
@@ -260,15 +291,27 @@ mod tests {
         assert_eq!(place("file:/a,b:c,ro"), Some((Place::File("/a,b:c".into()), true)));
         let image = |pool: Option<&str>, namespace: &str, snap: Option<&str>| Place::Rbd {
             pool: pool.map(str::to_owned),
-            namespace: namespace.to_owned(),
-            image: "i".to_owned(),
-            snap: snap.map(str::to_owned),
+            namespace: namespace.into(),
+            image: "i".into(),
+            snap: snap.map(Name::from),
         };
         assert_eq!(place("rbd:i"), Some((image(None, "", None), false)));
         assert_eq!(place("rbd:p/n/i"), Some((image(Some("p"), "n", None), false)));
         assert_eq!(place("rbd:p/i@s"), Some((image(Some("p"), "", Some("s")), true)));
-        let file = Place::Striped { pool: Some("p".to_owned()), file: "a/b".to_owned() };
+        let file = Place::Striped { pool: Some("p".to_owned()), file: "a/b".into() };
         assert_eq!(place("striped:p/a/b"), Some((file, false)));
+    }
+
+    #[test]
+    fn all_names_but_a_pool_s_may_be_any_bytes() {
+        let spec = Spec::parse(b"rbd:p/\xfe/\xff@\xfd,ro").expect("it is one");
+        let (pool, snap) = (Some("p".to_owned()), Some(b"\xfd".into()));
+        let image = Place::Rbd { pool, namespace: b"\xfe".into(), image: b"\xff".into(), snap };
+        assert_eq!((spec.place, spec.text.len()), (image, 14));
+        let file = Place::Striped { pool: None, file: b"\xff".into() };
+        assert_eq!(Spec::parse(b"striped:\xff").expect("it is one").place, file);
+        assert_eq!(Spec::parse(b"file:/\xff").expect("it is one").to_string(), "file:/\\xff");
+        assert!(Spec::parse(b"rbd:\xff/i").is_err() && Spec::parse(b"rbd:i,cache=\xff").is_err());
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use loligo_lockstat::{Class, Mutex};
-use loligo_rados::{PoolId, Rados};
+use loligo_rados::{Name, PoolId, Rados};
 use loligo_stripe::{Buffers, Error, File, Segment, Striper};
 
 use super::rbd::steps;
@@ -35,7 +35,7 @@ pub struct Striped {
 #[derive(Clone)]
 struct Origin {
     pool: PoolId,
-    name: String,
+    name: Name,
     read_only: bool,
 }
 
@@ -74,7 +74,7 @@ impl Striped {
     ///
     /// # Errors
     /// It cannot be opened, or its size cannot be read.
-    pub async fn open(striper: &Striper, pool: PoolId, name: &str, read_only: bool) -> Result<Self, Error> {
+    pub async fn open(striper: &Striper, pool: PoolId, name: &Name, read_only: bool) -> Result<Self, Error> {
         let file = striper.open(name).await?;
         let size = file.size().await?;
         Ok(Self {

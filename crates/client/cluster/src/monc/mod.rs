@@ -21,7 +21,7 @@ use loligo_wire::message::mon::{
 };
 use loligo_wire::message::{Message as _, Msg};
 use loligo_wire::{Decode as _, EntityAddr, Epoch, Tid, Uuid};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::Instant;
 
 use self::requests::Requests;
@@ -41,6 +41,8 @@ pub struct MonClient {
     auth: Arc<AuthClient>,
     hostname: String,
     state: Mutex<State>,
+    /// What the configuration database has for this client, as the monitor last said.
+    config: watch::Sender<BTreeMap<String, String>>,
     events: mpsc::UnboundedSender<Event>,
 }
 
@@ -51,8 +53,6 @@ struct State {
     groups: Groups,
     fsid: Option<Uuid>,
     monmap_epoch: Epoch,
-    /// What the configuration database has for this client, as the monitor last said.
-    config: BTreeMap<String, String>,
     /// What every session begins with asking for.
     wanted: BTreeMap<String, Subscription>,
     requests: Requests,
@@ -105,14 +105,19 @@ impl MonClient {
             groups,
             fsid: None,
             monmap_epoch: Epoch(0),
-            config: BTreeMap::new(),
             wanted,
             requests: Requests::default(),
             first_wanted: Some(Instant::now()),
             last_error: NONE_TRIED.to_owned(),
             closed: false,
         };
-        let monc = Self { auth, hostname, state: Mutex::new(&SESSION, state), events };
+        let monc = Self {
+            auth,
+            hostname,
+            state: Mutex::new(&SESSION, state),
+            config: watch::Sender::default(),
+            events,
+        };
         (monc, Hunt::new(heard))
     }
 
@@ -128,7 +133,12 @@ impl MonClient {
 
     /// What the monitors' configuration database has for this client.
     pub fn config(&self) -> BTreeMap<String, String> {
-        self.state.lock().config.clone()
+        self.config.borrow().clone()
+    }
+
+    /// The same as it changes.
+    pub fn watch_config(&self) -> watch::Receiver<BTreeMap<String, String>> {
+        self.config.subscribe()
     }
 
     /// Asks a question and waits for the answer, across lost sessions. `ask` gets the question's number.
@@ -201,8 +211,11 @@ impl MonClient {
             MMonMap::KIND => self.take_monmap(&msg),
             MConfig::KIND => {
                 if let Ok(settings) = msg.open::<MConfig>() {
-                    let old = std::mem::replace(&mut self.state.lock().config, settings.config);
-                    drop(old);
+                    self.config.send_if_modified(|known| {
+                        let is_new = *known != settings.config;
+                        *known = settings.config;
+                        is_new
+                    });
                 }
             }
             MAuthReply::KIND => {

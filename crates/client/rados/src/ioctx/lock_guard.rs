@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use loligo_wire::Name;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
@@ -78,7 +79,7 @@ impl LockState {
 #[derive(Debug)]
 #[must_use = "dropped, the lock is given up"]
 pub struct LockGuard {
-    cookie: String,
+    cookie: Name,
     stop: Option<oneshot::Sender<()>>,
     is_lost: watch::Receiver<Option<Errno>>,
     task: JoinHandle<Result<(), Error>>,
@@ -105,7 +106,7 @@ impl LockGuard {
     }
 
     /// The cookie with which it was taken.
-    pub fn cookie(&self) -> &str {
+    pub fn cookie(&self) -> &Name {
         &self.cookie
     }
 

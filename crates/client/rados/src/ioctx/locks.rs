@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use loligo_wire::{Decode, DecodeError, EntityAddr, EntityNum, Reader, UTime, Writer};
+use loligo_wire::{Decode, DecodeError, EntityAddr, EntityNum, Name, Reader, UTime, Writer};
 
 use super::{IoCtx, WriteOp, decode};
 use crate::Error;
@@ -21,11 +21,11 @@ pub enum LockMode {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LockOptions {
     /// Tells one holding of a client from another.
-    pub cookie: String,
+    pub cookie: Name,
     /// Who shares a lock must name the same.
-    pub tag: String,
+    pub tag: Name,
     /// For people.
-    pub description: String,
+    pub description: Name,
     /// How long it is held if it is not renewed; `None`: until it is given up.
     pub duration: Option<Duration>,
     /// Whether whoever holds it already may take it again, for another `duration`.
@@ -38,11 +38,11 @@ pub struct LockHolder {
     /// The client.
     pub client: EntityNum,
     /// Its cookie.
-    pub cookie: String,
+    pub cookie: Name,
     /// Where it is.
     pub addr: EntityAddr,
     /// What it says of itself.
-    pub description: String,
+    pub description: Name,
     /// When its time is over; `None`: never.
     pub expires: Option<std::time::SystemTime>,
 }
@@ -53,7 +53,7 @@ pub struct LockInfo {
     /// How; `None` if nobody ever did.
     pub mode: Option<LockMode>,
     /// What who shares it must name.
-    pub tag: String,
+    pub tag: Name,
     /// Who.
     pub holders: Vec<LockHolder>,
 }
@@ -72,7 +72,7 @@ impl IoCtx {
     pub async fn lock(
         &self,
         oid: impl Into<Vec<u8>>,
-        name: &str,
+        name: impl AsRef<[u8]>,
         mode: LockMode,
         options: &LockOptions,
     ) -> Result<(), Error> {
@@ -83,7 +83,7 @@ impl IoCtx {
     pub async fn renew_lock(
         &self,
         oid: impl Into<Vec<u8>>,
-        name: &str,
+        name: impl AsRef<[u8]>,
         mode: LockMode,
         options: &LockOptions,
     ) -> Result<(), Error> {
@@ -93,19 +93,24 @@ impl IoCtx {
     async fn take_lock(
         &self,
         oid: Vec<u8>,
-        name: &str,
+        name: impl AsRef<[u8]>,
         mode: LockMode,
         options: &LockOptions,
         flags: u8,
     ) -> Result<(), Error> {
-        self.exec_write(oid, "lock", "lock", &lock_input(name, mode, options, flags)).await
+        self.exec_write(oid, "lock", "lock", &lock_input(name.as_ref(), mode, options, flags)).await
     }
 
     /// Gives up a lock of this client. ENOENT: it does not hold it.
-    pub async fn unlock(&self, oid: impl Into<Vec<u8>>, name: &str, cookie: &str) -> Result<(), Error> {
+    pub async fn unlock(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        name: impl AsRef<[u8]>,
+        cookie: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
         let input = versioned(|w| {
-            w.put(name);
-            w.put(cookie);
+            w.blob(name.as_ref());
+            w.blob(cookie.as_ref());
         });
         self.exec_write(oid, "lock", "unlock", &input).await
     }
@@ -114,27 +119,31 @@ impl IoCtx {
     pub async fn break_lock(
         &self,
         oid: impl Into<Vec<u8>>,
-        name: &str,
+        name: impl AsRef<[u8]>,
         client: EntityNum,
-        cookie: &str,
+        cookie: impl AsRef<[u8]>,
     ) -> Result<(), Error> {
         let input = versioned(|w| {
-            w.put(name);
+            w.blob(name.as_ref());
             w.put(&client);
-            w.put(cookie);
+            w.blob(cookie.as_ref());
         });
         self.exec_write(oid, "lock", "break_lock", &input).await
     }
 
     /// A lock and who holds it.
-    pub async fn lock_info(&self, oid: impl Into<Vec<u8>>, name: &str) -> Result<LockInfo, Error> {
-        let input = versioned(|w| w.put(name));
+    pub async fn lock_info(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        name: impl AsRef<[u8]>,
+    ) -> Result<LockInfo, Error> {
+        let input = versioned(|w| w.blob(name.as_ref()));
         let out = self.exec(oid, "lock", "get_info", &input).await?;
         decode("cls_lock_get_info_reply", &out, LockInfo::decode)
     }
 
     /// The names of an object's locks, also of those that nobody holds now.
-    pub async fn locks(&self, oid: impl Into<Vec<u8>>) -> Result<Vec<String>, Error> {
+    pub async fn locks(&self, oid: impl Into<Vec<u8>>) -> Result<Vec<Name>, Error> {
         let out = self.exec(oid, "lock", "list_locks", &[]).await?;
         decode("cls_lock_list_locks_reply", &out, |r| {
             r.versioned("cls_lock_list_locks_reply", 1, 1, |r, _| r.get())
@@ -145,17 +154,17 @@ impl IoCtx {
 /// Locks as a part of a request.
 impl WriteOp {
     /// Takes a lock, as [`IoCtx::lock`] does.
-    pub fn lock(self, name: &str, mode: LockMode, options: &LockOptions) -> Self {
+    pub fn lock(self, name: impl AsRef<[u8]>, mode: LockMode, options: &LockOptions) -> Self {
         let flags = if options.renew { MAY_RENEW } else { 0 };
-        self.exec("lock", "lock", &lock_input(name, mode, options, flags))
+        self.exec("lock", "lock", &lock_input(name.as_ref(), mode, options, flags))
     }
 }
 
 /// `cls_lock_lock_op`.
-fn lock_input(name: &str, mode: LockMode, options: &LockOptions, flags: u8) -> Vec<u8> {
+fn lock_input(name: &[u8], mode: LockMode, options: &LockOptions, flags: u8) -> Vec<u8> {
     let duration = UTime::default() + options.duration.unwrap_or_default();
     versioned(|w| {
-        w.put(name);
+        w.blob(name);
         w.u8(if mode == LockMode::Exclusive { EXCLUSIVE } else { SHARED });
         w.put(&options.cookie);
         w.put(&options.tag);
@@ -196,14 +205,14 @@ impl LockInfo {
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Id {
     client: EntityNum,
-    cookie: String,
+    cookie: Name,
 }
 
 /// `locker_info_t`.
 struct Terms {
     expires: UTime,
     addr: EntityAddr,
-    description: String,
+    description: Name,
 }
 
 impl Decode for Id {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use loligo_rados::blocking::IoCtx;
 use loligo_rados::{LockInfo, WatchItem};
-use loligo_wire::EntityNum;
+use loligo_wire::{EntityNum, Name};
 use tokio::runtime::Runtime;
 
 use super::Cursor;
@@ -29,7 +29,7 @@ pub struct Image {
 /// Each method as the one of the same name in [`crate::Image`].
 impl Image {
     /// Opens an image by its name.
-    pub fn open(io: &IoCtx, name: &str, mode: Mode) -> Result<Self, Error> {
+    pub fn open(io: &IoCtx, name: impl Into<Name>, mode: Mode) -> Result<Self, Error> {
         Self::opened(io, crate::Image::open(io.asynchronous(), name, mode))
     }
 
@@ -39,7 +39,11 @@ impl Image {
     }
 
     /// Opens an image as it was at a snapshot, for reading.
-    pub fn open_snapshot(io: &IoCtx, name: &str, snapshot: &str) -> Result<Self, Error> {
+    pub fn open_snapshot(
+        io: &IoCtx,
+        name: impl Into<Name>,
+        snapshot: impl Into<Name>,
+    ) -> Result<Self, Error> {
         Self::opened(io, crate::Image::open_snapshot(io.asynchronous(), name, snapshot))
     }
 
@@ -82,7 +86,7 @@ impl Image {
     }
 
     /// The image's name when it was opened.
-    pub fn name(&self) -> &str {
+    pub fn name(&self) -> &Name {
         self.asynchronous().name()
     }
 
@@ -164,7 +168,7 @@ impl Image {
     /// What differs from a snapshot, or from nothing.
     pub fn diff(
         &self,
-        from: Option<&str>,
+        from: Option<&Name>,
         grain: Grain,
     ) -> Result<impl Iterator<Item = Result<Change, Error>> + use<'_>, Error> {
         let mut changes = self.wait(self.asynchronous().diff(from, grain))?;
@@ -177,32 +181,32 @@ impl Image {
     }
 
     /// Makes a snapshot.
-    pub fn create_snapshot(&self, name: &str) -> Result<(), Error> {
+    pub fn create_snapshot(&self, name: impl Into<Name>) -> Result<(), Error> {
         self.wait(self.asynchronous().create_snapshot(name))
     }
 
     /// Removes a snapshot.
-    pub fn remove_snapshot(&self, name: &str) -> Result<(), Error> {
+    pub fn remove_snapshot(&self, name: impl Into<Name>) -> Result<(), Error> {
         self.wait(self.asynchronous().remove_snapshot(name))
     }
 
     /// Gives a snapshot another name.
-    pub fn rename_snapshot(&self, from: &str, to: &str) -> Result<(), Error> {
+    pub fn rename_snapshot(&self, from: impl Into<Name>, to: impl Into<Name>) -> Result<(), Error> {
         self.wait(self.asynchronous().rename_snapshot(from, to))
     }
 
     /// Keeps a snapshot from being removed.
-    pub fn protect_snapshot(&self, name: &str) -> Result<(), Error> {
+    pub fn protect_snapshot(&self, name: impl Into<Name>) -> Result<(), Error> {
         self.wait(self.asynchronous().protect_snapshot(name))
     }
 
     /// Lets a snapshot be removed again.
-    pub fn unprotect_snapshot(&self, name: &str) -> Result<(), Error> {
+    pub fn unprotect_snapshot(&self, name: impl Into<Name>) -> Result<(), Error> {
         self.wait(self.asynchronous().unprotect_snapshot(name))
     }
 
     /// Makes the image what it was at a snapshot.
-    pub fn roll_back(&self, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+    pub fn roll_back(&self, name: impl Into<Name>, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
         self.wait(self.asynchronous().roll_back(name, progress))
     }
 
@@ -217,7 +221,7 @@ impl Image {
     }
 
     /// The clones of a snapshot, or of all.
-    pub fn children(&self, snapshot: Option<&str>) -> Result<Vec<Child>, Error> {
+    pub fn children(&self, snapshot: Option<&Name>) -> Result<Vec<Child>, Error> {
         self.wait(self.asynchronous().children(snapshot))
     }
 
@@ -230,7 +234,7 @@ impl Image {
     pub fn copy(
         &self,
         io: &IoCtx,
-        name: &str,
+        name: impl Into<Name>,
         new: NewCopy,
         progress: impl FnMut(u64, u64),
     ) -> Result<(), Error> {
@@ -241,7 +245,7 @@ impl Image {
     pub fn deep_copy(
         &self,
         io: &IoCtx,
-        name: &str,
+        name: impl Into<Name>,
         new: NewCopy,
         ancestry: Ancestry,
         progress: impl FnMut(u64, u64),
@@ -275,17 +279,17 @@ impl Image {
     }
 
     /// Keys and values that are kept with the image.
-    pub fn metadata(&self) -> Result<BTreeMap<String, Bytes>, Error> {
+    pub fn metadata(&self) -> Result<BTreeMap<Name, Bytes>, Error> {
         self.wait(self.asynchronous().metadata())
     }
 
     /// Sets the value of a key.
-    pub fn set_metadata(&self, key: &str, value: Bytes) -> Result<(), Error> {
+    pub fn set_metadata(&self, key: impl Into<Name>, value: Bytes) -> Result<(), Error> {
         self.wait(self.asynchronous().set_metadata(key, value))
     }
 
     /// Removes a key.
-    pub fn remove_metadata(&self, key: &str) -> Result<(), Error> {
+    pub fn remove_metadata(&self, key: impl Into<Name>) -> Result<(), Error> {
         self.wait(self.asynchronous().remove_metadata(key))
     }
 
@@ -300,17 +304,22 @@ impl Image {
     }
 
     /// Locks the image by hand.
-    pub fn lock_by_hand(&self, cookie: &str, tag: Option<&str>) -> Result<(), Error> {
+    pub fn lock_by_hand(&self, cookie: impl Into<Name>, tag: Option<&Name>) -> Result<(), Error> {
         self.wait(self.asynchronous().lock_by_hand(cookie, tag))
     }
 
     /// Gives a lock up that was taken by hand.
-    pub fn unlock_by_hand(&self, cookie: &str) -> Result<(), Error> {
+    pub fn unlock_by_hand(&self, cookie: impl Into<Name>) -> Result<(), Error> {
         self.wait(self.asynchronous().unlock_by_hand(cookie))
     }
 
     /// Takes the lock away from a client.
-    pub fn break_lock(&self, client: EntityNum, cookie: &str, evicted: Evicted) -> Result<(), Error> {
+    pub fn break_lock(
+        &self,
+        client: EntityNum,
+        cookie: impl Into<Name>,
+        evicted: Evicted,
+    ) -> Result<(), Error> {
         self.wait(self.asynchronous().break_lock(client, cookie, evicted))
     }
 

@@ -1,6 +1,7 @@
 //! Moving images while they are used, for threads that may wait.
 
 use loligo_rados::blocking::IoCtx;
+use loligo_wire::Name;
 
 use crate::migration::Status;
 use crate::{Ancestry, Error, NewCopy};
@@ -8,9 +9,9 @@ use crate::{Ancestry, Error, NewCopy};
 /// As [`crate::migration::prepare`].
 pub fn prepare(
     io: &IoCtx,
-    name: &str,
+    name: impl Into<Name>,
     to: &IoCtx,
-    to_name: &str,
+    to_name: impl Into<Name>,
     new: NewCopy,
     ancestry: Ancestry,
 ) -> Result<(), Error> {
@@ -19,21 +20,21 @@ pub fn prepare(
 }
 
 /// As [`crate::migration::execute`].
-pub fn execute(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+pub fn execute(io: &IoCtx, name: impl Into<Name>, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     io.runtime().block_on(crate::migration::execute(io.asynchronous(), name, progress))
 }
 
 /// As [`crate::migration::commit`].
-pub fn commit(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+pub fn commit(io: &IoCtx, name: impl Into<Name>, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     io.runtime().block_on(crate::migration::commit(io.asynchronous(), name, progress))
 }
 
 /// As [`crate::migration::abort`].
-pub fn abort(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+pub fn abort(io: &IoCtx, name: impl Into<Name>, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     io.runtime().block_on(crate::migration::abort(io.asynchronous(), name, progress))
 }
 
 /// As [`crate::migration::status`].
-pub fn status(io: &IoCtx, name: &str) -> Result<Option<Status>, Error> {
+pub fn status(io: &IoCtx, name: impl Into<Name>) -> Result<Option<Status>, Error> {
     io.runtime().block_on(crate::migration::status(io.asynchronous(), name))
 }

@@ -28,38 +28,39 @@ pub mod migration;
 use std::collections::BTreeMap;
 
 use loligo_rados::blocking::IoCtx;
+use loligo_wire::Name;
 
 pub use self::cursor::Cursor;
 pub use self::image::Image;
 use crate::{Error, NewClone, NewImage};
 
 /// As [`crate::create()`].
-pub fn create(io: &IoCtx, name: &str, image: NewImage) -> Result<(), Error> {
+pub fn create(io: &IoCtx, name: impl Into<Name>, image: NewImage) -> Result<(), Error> {
     io.runtime().block_on(crate::create(io.asynchronous(), name, image))
 }
 
 /// As [`crate::list`].
-pub fn list(io: &IoCtx) -> Result<BTreeMap<String, String>, Error> {
+pub fn list(io: &IoCtx) -> Result<BTreeMap<Name, String>, Error> {
     io.runtime().block_on(crate::list(io.asynchronous()))
 }
 
 /// As [`crate::remove`].
-pub fn remove(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+pub fn remove(io: &IoCtx, name: impl Into<Name>, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     io.runtime().block_on(crate::remove(io.asynchronous(), name, progress))
 }
 
 /// As [`crate::rename`].
-pub fn rename(io: &IoCtx, from: &str, to: &str) -> Result<(), Error> {
+pub fn rename(io: &IoCtx, from: impl Into<Name>, to: impl Into<Name>) -> Result<(), Error> {
     io.runtime().block_on(crate::rename(io.asynchronous(), from, to))
 }
 
 /// As [`crate::clone()`].
 pub fn clone(
     parent_io: &IoCtx,
-    parent: &str,
-    snapshot: &str,
+    parent: impl Into<Name>,
+    snapshot: impl Into<Name>,
     io: &IoCtx,
-    name: &str,
+    name: impl Into<Name>,
     new: NewClone,
 ) -> Result<(), Error> {
     let made = crate::clone(parent_io.asynchronous(), parent, snapshot, io.asynchronous(), name, new);

@@ -21,6 +21,8 @@ use std::io::{self, ErrorKind, Read, Write};
 
 use bytes::Bytes;
 
+use loligo_wire::Name;
+
 use super::input::{Input, agree, invalid};
 
 const FROM_SNAP: u8 = b'f';
@@ -64,9 +66,9 @@ impl Format {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
     /// The snapshot that the differences are to.
-    FromSnap(String),
+    FromSnap(Name),
     /// What the image is called as it is with them: a snapshot.
-    ToSnap(String),
+    ToSnap(Name),
     /// Whether that snapshot is protected; only in the format `rbd diff v2`.
     Protection(bool),
     /// Bytes of the image then.
@@ -115,12 +117,14 @@ impl<W: Write> Writer<W> {
     }
 
     /// The snapshot that the differences are to.
-    pub fn from_snap(&mut self, name: &str) -> io::Result<()> {
+    pub fn from_snap(&mut self, name: impl Into<Name>) -> io::Result<()> {
+        let name = &name.into();
         self.name(FROM_SNAP, name)
     }
 
     /// The snapshot with them.
-    pub fn to_snap(&mut self, name: &str) -> io::Result<()> {
+    pub fn to_snap(&mut self, name: impl Into<Name>) -> io::Result<()> {
+        let name = &name.into();
         self.name(TO_SNAP, name)
     }
 
@@ -160,7 +164,7 @@ impl<W: Write> Writer<W> {
         Ok(self.out)
     }
 
-    fn name(&mut self, tag: u8, name: &str) -> io::Result<()> {
+    fn name(&mut self, tag: u8, name: &Name) -> io::Result<()> {
         let len = u32::try_from(name.len()).map_err(|_| io::Error::from(ErrorKind::InvalidInput))?;
         self.tag(tag, 4 + u64::from(len))?;
         self.out.write_all(&len.to_le_bytes())?;
@@ -268,9 +272,9 @@ impl<R: Read> Reader<R> {
         }
     }
 
-    fn name(&mut self) -> io::Result<String> {
+    fn name(&mut self) -> io::Result<Name> {
         let bytes = self.input.string(NAME_BYTES_MAX)?;
-        String::from_utf8(bytes).map_err(|_| invalid("a snapshot's name is no text"))
+        Ok(bytes.into())
     }
 }
 
@@ -305,8 +309,8 @@ mod tests {
     fn what_is_written_is_read() {
         let data = |offset, len: usize| Record::Data { offset, data: vec![3; len].into() };
         let expected = [
-            Record::FromSnap("a".to_owned()),
-            Record::ToSnap("b".to_owned()),
+            Record::FromSnap("a".into()),
+            Record::ToSnap("b".into()),
             Record::Protection(true),
             Record::Size(10 << 20),
             data(7, 4 << 20),

@@ -8,9 +8,9 @@ use loligo_wire::rbd::{ObjectMap, feature};
 
 use super::{Grain, Span};
 use crate::features::{FAST_DIFF_INVALID, OBJECT_MAP_INVALID};
+use crate::header::View;
 use crate::image::Inner;
 use crate::object_map::load;
-use crate::view::View;
 use crate::{Error, names};
 
 /// The maps from one state to another, as far as they can be relied on.

@@ -4,6 +4,8 @@ use std::io::{self, ErrorKind, Read, Write};
 
 use bytes::Bytes;
 
+use loligo_wire::Name;
+
 use super::file::{Reader, Record, Writer};
 
 /// A range that differs: the bytes, or zeros.
@@ -16,8 +18,8 @@ struct Part {
 /// What a file begins with.
 #[derive(Default)]
 struct Head {
-    from_snap: Option<String>,
-    to_snap: Option<String>,
+    from_snap: Option<Name>,
+    to_snap: Option<Name>,
     size: Option<u64>,
     first: Option<Part>,
 }
@@ -50,7 +52,7 @@ pub fn merge<W: Write>(
     let (before, after) = (head(&mut first)?, head(&mut second)?);
     if before.to_snap != after.from_snap {
         let name =
-            |snap: &Option<String>| snap.as_ref().map_or("nothing".to_owned(), |name| format!("'{name}'"));
+            |snap: &Option<Name>| snap.as_ref().map_or("nothing".to_owned(), |name| format!("'{name}'"));
         let (ends, begins) = (name(&before.to_snap), name(&after.from_snap));
         return Err(invalid(format!("the first ends with {ends}, and the second begins with {begins}")));
     }
@@ -224,7 +226,7 @@ mod tests {
                 Record::End => return,
                 Record::Protection(_) | Record::Unknown { .. } => panic!("not in this format"),
                 Record::FromSnap(name) => assert_eq!(name, "a"),
-                Record::ToSnap(name) => assert!(["b", "c"].contains(&&*name)),
+                Record::ToSnap(name) => assert!(["b", "c"].iter().any(|known| name == *known)),
             }
         }
     }

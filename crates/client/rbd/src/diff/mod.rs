@@ -17,14 +17,15 @@ use std::pin::Pin;
 use futures_util::stream::{self, Stream, StreamExt as _, TryStreamExt as _};
 use loligo_rados::SnapId;
 use loligo_stripe::{ObjectExtent, ObjectNo};
+use loligo_wire::Name;
 
 use self::history::History;
 pub(crate) use self::maps::Maps;
 use self::maps::State;
 pub use self::merge::merge;
 use crate::Error;
+use crate::header::View;
 use crate::image::{Image, Inner};
-use crate::view::View;
 
 /// Object sets that are looked at at the same time.
 const SETS: usize = 32;
@@ -73,7 +74,7 @@ impl Image {
     /// [`Error::NoSnapshot`]; [`Error::LaterSnapshot`] if the snapshot is newer than what is open.
     pub async fn diff(
         &self,
-        from: Option<&str>,
+        from: Option<&Name>,
         grain: Grain,
     ) -> Result<impl Stream<Item = Result<Change, Error>> + Send + Unpin + use<'_>, Error> {
         let inner = &*self.inner;

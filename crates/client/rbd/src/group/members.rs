@@ -5,6 +5,7 @@
 
 use loligo_rados::{Errno, IoCtx, PoolId};
 use loligo_wire::Encode as _;
+use loligo_wire::Name;
 use loligo_wire::rbd::{GroupImage, GroupMember, GroupSpec};
 
 use super::Group;
@@ -23,7 +24,7 @@ pub struct Member {
     /// Its id.
     pub id: String,
     /// Its name; its id, if it has lost that.
-    pub name: String,
+    pub name: Name,
     /// Whether group and image know each other; not while it is being added or removed, or if whoever did
     /// that was interrupted.
     pub attached: bool,
@@ -33,12 +34,13 @@ pub struct Member {
 ///
 /// # Errors
 /// [`Error::NoGroup`].
-pub async fn members(io: &IoCtx, group: &str) -> Result<Vec<Member>, Error> {
+pub async fn members(io: &IoCtx, group: impl Into<Name>) -> Result<Vec<Member>, Error> {
+    let group = &group.into();
     let group = Group::find(io, group).await?;
     let mut all = Vec::new();
     for GroupMember { image: GroupImage { image: id, pool }, state } in group.members().await? {
         let name = match name_of(&group.place(pool), &id).await {
-            Err(Error::NoImage(_)) => id.clone(),
+            Err(Error::NoImage(_)) => Name::from(&id),
             name => name?.0,
         };
         all.push(Member { pool: PoolId(pool), id, name, attached: state == GroupMember::ATTACHED });
@@ -51,7 +53,14 @@ pub async fn members(io: &IoCtx, group: &str) -> Result<Vec<Member>, Error> {
 ///
 /// # Errors
 /// [`Error::NoGroup`]; [`Error::NoImage`]; [`Error::OtherGroup`]; [`Error::GroupNamespace`].
-pub async fn add_image(io: &IoCtx, group: &str, image_io: &IoCtx, image: &str) -> Result<(), Error> {
+pub async fn add_image(
+    io: &IoCtx,
+    group: impl Into<Name>,
+    image_io: &IoCtx,
+    image: impl Into<Name>,
+) -> Result<(), Error> {
+    let group = &group.into();
+    let image = &image.into();
     let group = Group::find_for(io, group, image_io).await?;
     let id = id_of(image_io, image).await?;
     if group.is_another(image_io, &id).await? {
@@ -75,7 +84,14 @@ pub async fn add_image(io: &IoCtx, group: &str, image_io: &IoCtx, image: &str) -
 ///
 /// # Errors
 /// [`Error::NoGroup`]; [`Error::NoImage`]; [`Error::OtherGroup`]; [`Error::GroupNamespace`].
-pub async fn remove_image(io: &IoCtx, group: &str, image_io: &IoCtx, image: &str) -> Result<(), Error> {
+pub async fn remove_image(
+    io: &IoCtx,
+    group: impl Into<Name>,
+    image_io: &IoCtx,
+    image: impl Into<Name>,
+) -> Result<(), Error> {
+    let group = &group.into();
+    let image = &image.into();
     let group = Group::find_for(io, group, image_io).await?;
     let id = id_of(image_io, image).await?;
     group.let_go(image_io, &id).await
@@ -85,11 +101,17 @@ pub async fn remove_image(io: &IoCtx, group: &str, image_io: &IoCtx, image: &str
 ///
 /// # Errors
 /// As [`remove_image`].
-pub async fn remove_image_by_id(io: &IoCtx, group: &str, image_io: &IoCtx, id: &str) -> Result<(), Error> {
+pub async fn remove_image_by_id(
+    io: &IoCtx,
+    group: impl Into<Name>,
+    image_io: &IoCtx,
+    id: &str,
+) -> Result<(), Error> {
+    let group = &group.into();
     Group::find_for(io, group, image_io).await?.let_go(image_io, id).await
 }
 
-async fn id_of(io: &IoCtx, image: &str) -> Result<String, Error> {
+async fn id_of(io: &IoCtx, image: &Name) -> Result<String, Error> {
     match ask(io, names::DIRECTORY, "dir_get_id", |w| w.put(image)).await {
         Err(e) if e.is_not_found() => Err(Error::NoImage(image.to_owned())),
         id => id,
@@ -102,7 +124,7 @@ async fn tell_all(io: &IoCtx, id: &str) {
 }
 
 impl<'a> Group<'a> {
-    async fn find_for(io: &'a IoCtx, group: &str, image_io: &IoCtx) -> Result<Self, Error> {
+    async fn find_for(io: &'a IoCtx, group: &Name, image_io: &IoCtx) -> Result<Self, Error> {
         if io.namespace() != image_io.namespace() {
             return Err(Error::GroupNamespace);
         }

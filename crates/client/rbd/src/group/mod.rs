@@ -21,8 +21,8 @@ mod members;
 mod snapshots;
 
 use loligo_rados::{Errno, IoCtx, PoolId, WriteOp};
-use loligo_wire::Writer;
 use loligo_wire::rbd::{GroupMember, GroupSnap, GroupSpec, SnapKind};
+use loligo_wire::{Name, Writer};
 
 pub use self::members::{Member, add_image, members, remove_image, remove_image_by_id};
 pub use self::snapshots::{
@@ -40,14 +40,15 @@ const READY: u8 = 0;
 struct Group<'a> {
     io: &'a IoCtx,
     id: String,
-    header: String,
+    header: Name,
 }
 
 /// Makes a group without images.
 ///
 /// # Errors
 /// [`Error::GroupExists`]; [`Error::NoNamespace`]; EINVAL if it is no name.
-pub async fn create(io: &IoCtx, name: &str) -> Result<(), Error> {
+pub async fn create(io: &IoCtx, name: impl Into<Name>) -> Result<(), Error> {
+    let name = &name.into();
     names::checked(name)?;
     if !io.namespace().is_empty() {
         match tell(io, names::DIRECTORY, "dir_state_assert", |w| w.u8(READY)).await {
@@ -83,9 +84,9 @@ fn new_id(io: &IoCtx) -> String {
 ///
 /// # Errors
 /// The directory cannot be read. A pool without one has no groups.
-pub async fn list(io: &IoCtx) -> Result<Vec<String>, Error> {
+pub async fn list(io: &IoCtx) -> Result<Vec<Name>, Error> {
     let all =
-        listed(io, names::GROUPS, "group_dir_list", |(name, _): &(String, String)| name.as_str()).await?;
+        listed(io, names::GROUPS, "group_dir_list", |(name, _): &(Name, String)| name.as_bytes()).await?;
     Ok(all.into_iter().map(|(name, _)| name).collect())
 }
 
@@ -93,7 +94,8 @@ pub async fn list(io: &IoCtx) -> Result<Vec<String>, Error> {
 ///
 /// # Errors
 /// [`Error::NoGroup`]; as [`remove_snapshot`].
-pub async fn remove(io: &IoCtx, name: &str) -> Result<(), Error> {
+pub async fn remove(io: &IoCtx, name: impl Into<Name>) -> Result<(), Error> {
+    let name = &name.into();
     let group = Group::find(io, name).await?;
     for snap in group.snaps().await? {
         group.erase_snapshot(&snap).await?;
@@ -115,7 +117,9 @@ pub async fn remove(io: &IoCtx, name: &str) -> Result<(), Error> {
 ///
 /// # Errors
 /// [`Error::NoGroup`]; [`Error::GroupExists`]; EINVAL if it is no name.
-pub async fn rename(io: &IoCtx, from: &str, to: &str) -> Result<(), Error> {
+pub async fn rename(io: &IoCtx, from: impl Into<Name>, to: impl Into<Name>) -> Result<(), Error> {
+    let from = &from.into();
+    let to = &to.into();
     names::checked(to)?;
     let group = Group::find(io, from).await?;
     let renamed = tell(io, names::GROUPS, "group_dir_rename", |w| {
@@ -135,11 +139,11 @@ pub struct Belonging {
     /// The group's pool.
     pub pool: PoolId,
     /// The namespace, which is the image's, too.
-    pub namespace: String,
+    pub namespace: Name,
     /// Its id.
     pub id: String,
     /// Its name; its id, if it has lost that.
-    pub name: String,
+    pub name: Name,
 }
 
 impl Image {
@@ -159,7 +163,7 @@ impl Image {
         }
         let io = place_in(&inner.io, spec.pool);
         let name = match ask(&io, names::GROUPS, "dir_get_name", |w| w.put(&spec.group)).await {
-            Err(e) if e.is_not_found() => spec.group.clone(),
+            Err(e) if e.is_not_found() => Name::from(&spec.group),
             name => name?,
         };
         let namespace = namespace_of(&io);
@@ -167,8 +171,8 @@ impl Image {
     }
 }
 
-fn namespace_of(io: &IoCtx) -> String {
-    String::from_utf8_lossy(io.namespace()).into_owned()
+fn namespace_of(io: &IoCtx) -> Name {
+    Name::from(io.namespace())
 }
 
 /// The same namespace of another pool.
@@ -177,7 +181,7 @@ fn place_in(io: &IoCtx, pool: i64) -> IoCtx {
 }
 
 impl<'a> Group<'a> {
-    async fn find(io: &'a IoCtx, name: &str) -> Result<Self, Error> {
+    async fn find(io: &'a IoCtx, name: &Name) -> Result<Self, Error> {
         let id: String = match ask(io, names::GROUPS, "dir_get_id", |w| w.put(name)).await {
             Err(e) if e.is_not_found() => return Err(Error::NoGroup(name.to_owned())),
             id => id?,

@@ -10,15 +10,16 @@ use std::collections::BTreeSet;
 use futures_util::future::{join_all, try_join_all};
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use loligo_rados::{Errno, IoCtx, PoolId, SnapId};
+use loligo_wire::Name;
 use loligo_wire::rbd::{GroupSnap, ImageSnap, SnapKind};
 use tokio::sync::SemaphorePermit;
 
 use super::{Group, new_id, place_in};
 use crate::call::{ask, tell};
+use crate::header::Snapshot;
 use crate::image::{Image, Mode, Which};
 use crate::images::gone;
 use crate::resize::REMOVALS;
-use crate::view::Snapshot;
 use crate::{Error, names};
 
 /// A snapshot of a group.
@@ -27,7 +28,7 @@ pub struct GroupSnapshot {
     /// Its id.
     pub id: String,
     /// Its name.
-    pub name: String,
+    pub name: Name,
     /// Whether each image has its snapshot. If not, it is being made, or whoever made it was interrupted; it
     /// can be removed.
     pub complete: bool,
@@ -37,7 +38,8 @@ pub struct GroupSnapshot {
 ///
 /// # Errors
 /// [`Error::NoGroup`].
-pub async fn snapshots(io: &IoCtx, group: &str) -> Result<Vec<GroupSnapshot>, Error> {
+pub async fn snapshots(io: &IoCtx, group: impl Into<Name>) -> Result<Vec<GroupSnapshot>, Error> {
+    let group = &group.into();
     let of = |snap: GroupSnap| {
         let complete = snap.state != GroupSnap::INCOMPLETE;
         GroupSnapshot { id: snap.id, name: snap.name, complete }
@@ -52,7 +54,9 @@ pub async fn snapshots(io: &IoCtx, group: &str) -> Result<Vec<GroupSnapshot>, Er
 /// # Errors
 /// [`Error::NoGroup`]; [`Error::SnapshotExists`]; [`Error::Locked`] if somebody has locked an image by hand;
 /// EINVAL if it is no name.
-pub async fn create_snapshot(io: &IoCtx, group: &str, name: &str) -> Result<(), Error> {
+pub async fn create_snapshot(io: &IoCtx, group: impl Into<Name>, name: impl Into<Name>) -> Result<(), Error> {
+    let group = &group.into();
+    let name = &name.into();
     names::checked(name)?;
     let group = Group::find(io, group).await?;
     let members = group.members().await?.into_iter().map(|member| member.image);
@@ -80,7 +84,9 @@ pub async fn create_snapshot(io: &IoCtx, group: &str, name: &str) -> Result<(), 
 ///
 /// # Errors
 /// [`Error::NoGroup`]; [`Error::NoSnapshot`].
-pub async fn remove_snapshot(io: &IoCtx, group: &str, name: &str) -> Result<(), Error> {
+pub async fn remove_snapshot(io: &IoCtx, group: impl Into<Name>, name: impl Into<Name>) -> Result<(), Error> {
+    let group = &group.into();
+    let name = &name.into();
     let group = Group::find(io, group).await?;
     let snap = group.snapshot(name).await?;
     group.erase_snapshot(&snap).await
@@ -90,7 +96,15 @@ pub async fn remove_snapshot(io: &IoCtx, group: &str, name: &str) -> Result<(), 
 ///
 /// # Errors
 /// [`Error::NoGroup`]; [`Error::NoSnapshot`]; [`Error::SnapshotExists`]; EINVAL if it is no name.
-pub async fn rename_snapshot(io: &IoCtx, group: &str, from: &str, to: &str) -> Result<(), Error> {
+pub async fn rename_snapshot(
+    io: &IoCtx,
+    group: impl Into<Name>,
+    from: impl Into<Name>,
+    to: impl Into<Name>,
+) -> Result<(), Error> {
+    let group = &group.into();
+    let from = &from.into();
+    let to = &to.into();
     names::checked(to)?;
     let group = Group::find(io, group).await?;
     let snap = group.snapshot(from).await?;
@@ -107,10 +121,12 @@ pub async fn rename_snapshot(io: &IoCtx, group: &str, from: &str, to: &str) -> R
 /// (ceph/ceph#58074). If it fails in between some images are what they were and some are not.
 pub async fn roll_back(
     io: &IoCtx,
-    group: &str,
-    name: &str,
+    group: impl Into<Name>,
+    name: impl Into<Name>,
     progress: impl FnMut(u64, u64),
 ) -> Result<(), Error> {
+    let group = &group.into();
+    let name = &name.into();
     let group = Group::find(io, group).await?;
     let snap = group.snapshot(name).await?;
     let members = group.members().await?;
@@ -131,9 +147,9 @@ pub struct InGroup {
     /// The group's pool. Its namespace is the image's.
     pub pool: PoolId,
     /// The group's name.
-    pub group: String,
+    pub group: Name,
     /// The snapshot's name.
-    pub snapshot: String,
+    pub snapshot: Name,
 }
 
 impl Image {
@@ -176,7 +192,7 @@ async fn alone(images: &[Image]) -> Result<Vec<SemaphorePermit<'_>>, Error> {
 }
 
 impl Group<'_> {
-    async fn snapshot(&self, name: &str) -> Result<GroupSnap, Error> {
+    async fn snapshot(&self, name: &Name) -> Result<GroupSnap, Error> {
         let found = self.snaps().await?.into_iter().find(|snap| snap.name == name);
         found.ok_or_else(|| Error::NoSnapshot(name.to_owned()))
     }
@@ -226,7 +242,7 @@ impl Group<'_> {
     }
 
     async fn take_alone(&self, images: &[Image], snap: &mut GroupSnap, kind: &SnapKind) -> Result<(), Error> {
-        let name = format!(".group.{:x}_{}_{}", self.io.pool().0, self.id, snap.id);
+        let name = Name::from(format!(".group.{:x}_{}_{}", self.io.pool().0, self.id, snap.id));
         let taken = join_all(images.iter().map(|image| image.inner.take_snapshot(&name, kind))).await;
         for (of, id) in snap.snaps.iter_mut().zip(taken) {
             of.snap = id?;
@@ -271,7 +287,9 @@ impl Group<'_> {
         for image in images {
             image.refresh().await?;
             let state = image.view().snapshot_in_group(&kind).cloned();
-            states.push(state.ok_or_else(|| Error::NoSnapshot(format!("{}@{}", image.name(), snap.name)))?);
+            states.push(
+                state.ok_or_else(|| Error::NoSnapshot(format!("{}@{}", image.name(), snap.name).into()))?,
+            );
         }
         let objects = |image: &Image, state: &Snapshot| image.layout().object_count(state.info.size);
         let counts = images.iter().zip(&states).map(|(image, state)| objects(image, state));

@@ -6,17 +6,18 @@
 
 use loligo_rados::{Errno, IoCtx, PoolId, SnapId};
 use loligo_wire::Encode as _;
+use loligo_wire::Name;
 use loligo_wire::rbd::{ChildSpec, ParentSpec, op_feature};
 
 use crate::Error;
 use crate::call::{tell, telling};
 use crate::children::put_old_clone;
 use crate::error::ESTALE;
+use crate::header::{self, Format, View};
 use crate::image::{Image, Inner};
 use crate::images::gone;
 use crate::lock::NEWS_TIMEOUT;
 use crate::messages::Message;
-use crate::view::{self, Format, View};
 use crate::{names, parent};
 
 /// A snapshot of one image and what it is in the other.
@@ -51,7 +52,7 @@ pub(super) async fn relink(from: &Image, to: &Image, snaps: &[Mapped]) -> Result
 }
 
 fn spec_of(image: &Inner, snap: SnapId) -> ParentSpec {
-    let nspace = String::from_utf8_lossy(image.io.namespace()).into_owned();
+    let nspace = Name::from(image.io.namespace());
     ParentSpec { pool: image.io.pool().0, nspace, image: image.id.clone(), snap }
 }
 
@@ -62,7 +63,7 @@ async fn relink_child(
 ) -> Result<(), Error> {
     let io = from.io.rados().ioctx_by_id(PoolId(child.pool)).with_namespace(child.nspace.clone());
     let header = names::header(&child.image);
-    let (_, view) = match view::load(&io, &header, Format::Second).await {
+    let (_, view) = match header::load(&io, &header, Format::Second).await {
         // Left behind by somebody who did not end what he began.
         Err(e) if e.is_not_found() => return Ok(()),
         loaded => loaded?,
@@ -91,7 +92,7 @@ async fn relink_child(
 
 /// Tells a clone its parent. One that only its snapshots need is one that only they need again, in the same
 /// moment.
-async fn attach(io: &IoCtx, header: &str, new: &ParentSpec, view: &View) -> Result<(), Error> {
+async fn attach(io: &IoCtx, header: &Name, new: &ParentSpec, view: &View) -> Result<(), Error> {
     let overlap = view.overlap.filter(|overlap| *overlap > 0);
     tell(io, header, "parent_attach", |w| {
         w.put(new);

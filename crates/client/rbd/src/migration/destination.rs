@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 
 use loligo_rados::SnapId;
 use loligo_wire::Encode as _;
+use loligo_wire::Name;
 use loligo_wire::rbd::{Migration, ParentSpec, SnapKind, op_feature};
 
 use super::known;
 use super::pair::{Pair, Place};
 use crate::call::tell;
 use crate::copy::NewCopy;
+use crate::header::Snapshot;
 use crate::image::{Image, Inner, Mode};
 use crate::images::{NewImage, make_as};
-use crate::view::Snapshot;
 use crate::{Error, metadata};
 
 /// A state of the source: a snapshot that its users have made, or what it is.
@@ -119,7 +120,7 @@ impl Inner {
         self.refresh().await
     }
 
-    async fn mark_snapshot(&self, name: &str) -> Result<SnapId, Error> {
+    async fn mark_snapshot(&self, name: &Name) -> Result<SnapId, Error> {
         let _all = self.enter_alone().await?;
         self.take_snapshot(name, &SnapKind::User).await
     }

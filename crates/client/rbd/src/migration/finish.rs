@@ -6,15 +6,16 @@
 //! source's header at last.
 
 use loligo_rados::{IoCtx, SnapId};
+use loligo_wire::Name;
 use loligo_wire::rbd::{Migration, op_feature, trash_source};
 
 use super::children::{self, Mapped};
 use super::pair::{Pair, Place};
 use super::{State, apart, revert, spec_of, tell_state};
 use crate::call::{ask, tell};
+use crate::header::Format;
 use crate::image::Image;
 use crate::images::{empty, gone};
-use crate::view::Format;
 use crate::{Error, names, old, trash};
 
 /// Ends a migration: the source is removed, with its snapshots; tells how many objects of how many are gone.
@@ -23,7 +24,8 @@ use crate::{Error, names, old, trash};
 /// # Errors
 /// [`Error::NoImage`]; [`Error::NotMigrating`]; [`Error::MigrationState`] unless it was executed;
 /// [`Error::InUse`] if somebody has the source open for writing.
-pub async fn commit(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+pub async fn commit(io: &IoCtx, name: impl Into<Name>, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+    let name = &name.into();
     let pair = match Pair::find(io, name).await {
         Err(Error::NotMigrating) => Pair::left_over(io, name).await?,
         pair => pair?,
@@ -86,7 +88,8 @@ async fn remove_snapshots(image: &Image) -> Result<(), Error> {
 /// # Errors
 /// [`Error::NoImage`]; [`Error::NotMigrating`]; [`Error::InUse`] if somebody has one of the images open for
 /// writing.
-pub async fn abort(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+pub async fn abort(io: &IoCtx, name: impl Into<Name>, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+    let name = &name.into();
     let pair = match Pair::find(io, name).await {
         Err(Error::NotMigrating) => return abort_half(io, name).await,
         pair => pair?,
@@ -103,7 +106,7 @@ pub async fn abort(io: &IoCtx, name: &str, progress: impl FnMut(u64, u64)) -> Re
 }
 
 /// The source lies in the trash, and nothing else was done: by a stock client that was killed.
-async fn abort_half(io: &IoCtx, name: &str) -> Result<(), Error> {
+async fn abort_half(io: &IoCtx, name: &Name) -> Result<(), Error> {
     let sources = trash::list(io).await?;
     let source =
         sources.into_iter().find(|image| image.source == trash_source::MIGRATION && image.name == name);
@@ -156,7 +159,7 @@ async fn give_all_back(
 }
 
 /// The group that the destination belongs to.
-async fn group_of(pair: &Pair) -> Result<Option<(IoCtx, String)>, Error> {
+async fn group_of(pair: &Pair) -> Result<Option<(IoCtx, Name)>, Error> {
     let to = &pair.destination;
     let Some(destination) = apart(&to.io, &to.name, &to.id).await? else { return Ok(None) };
     let group = destination.group().await;

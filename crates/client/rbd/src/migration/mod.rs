@@ -30,6 +30,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use loligo_rados::{Errno, IoCtx, PoolId};
+use loligo_wire::Name;
 use loligo_wire::rbd::Migration;
 
 pub use self::finish::{abort, commit};
@@ -37,9 +38,9 @@ use self::pair::Pair;
 pub use self::prepare::prepare;
 use crate::call::{ask, tell};
 use crate::copy::AT_ONCE;
+use crate::header::{Fixed, View};
 use crate::image::{Image, Inner, Mode, Moving, Which};
 use crate::messages::Wanted;
-use crate::view::{Fixed, View};
 use crate::{Error, names};
 
 /// How often an image that is being prepared is looked at again, and how many times.
@@ -101,9 +102,9 @@ pub struct End {
     /// The pool.
     pub pool: PoolId,
     /// The namespace.
-    pub namespace: String,
+    pub namespace: Name,
     /// The image's name.
-    pub name: String,
+    pub name: Name,
     /// Its id; empty if it is of the first format.
     pub id: String,
 }
@@ -125,7 +126,8 @@ pub struct Status {
 ///
 /// # Errors
 /// [`Error::NoImage`].
-pub async fn status(io: &IoCtx, name: &str) -> Result<Option<Status>, Error> {
+pub async fn status(io: &IoCtx, name: impl Into<Name>) -> Result<Option<Status>, Error> {
+    let name = &name.into();
     match Pair::find(io, name).await {
         Err(Error::NotMigrating) => Ok(None),
         pair => Ok(Some(pair?.status())),
@@ -139,7 +141,12 @@ pub async fn status(io: &IoCtx, name: &str) -> Result<Option<Status>, Error> {
 /// # Errors
 /// [`Error::NoImage`]; [`Error::NotMigrating`]; [`Error::MigrationState`] unless it is prepared, or was
 /// interrupted here.
-pub async fn execute(io: &IoCtx, name: &str, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
+pub async fn execute(
+    io: &IoCtx,
+    name: impl Into<Name>,
+    mut progress: impl FnMut(u64, u64),
+) -> Result<(), Error> {
+    let name = &name.into();
     let pair = Pair::find(io, name).await?;
     if ![State::Prepared, State::Executing].contains(&pair.state()) {
         return Err(Error::MigrationState { state: pair.state().name(), wanted: "prepared" });
@@ -181,7 +188,7 @@ async fn copy_all(
 }
 
 /// What an image's header says of a migration; `None`: nothing.
-pub(crate) async fn spec_of(io: &IoCtx, header: &str) -> Result<Option<Migration>, Error> {
+pub(crate) async fn spec_of(io: &IoCtx, header: &Name) -> Result<Option<Migration>, Error> {
     match ask(io, header, "migration_get", |_| {}).await {
         Err(e) if e.is_not_found() || e.errno() == Errno::EINVAL => Ok(None),
         spec => Ok(Some(spec?)),
@@ -189,7 +196,7 @@ pub(crate) async fn spec_of(io: &IoCtx, header: &str) -> Result<Option<Migration
 }
 
 /// Enters what the header says of a migration that the image is in.
-pub(crate) async fn enter(io: &IoCtx, header: &str, view: &mut View) -> Result<(), Error> {
+pub(crate) async fn enter(io: &IoCtx, header: &Name, view: &mut View) -> Result<(), Error> {
     view.set_migration(spec_of(io, header).await?);
     Ok(())
 }
@@ -277,7 +284,7 @@ impl Image {
 }
 
 /// Tells a header what is being done. One that is not there, or knows of no migration, is told nothing.
-async fn tell_state(io: &IoCtx, header: &str, state: u8, description: &str) -> Result<(), Error> {
+async fn tell_state(io: &IoCtx, header: &Name, state: u8, description: &str) -> Result<(), Error> {
     tell(io, header, "migration_set_state", |w| {
         w.u8(state);
         w.put(description);
@@ -286,17 +293,17 @@ async fn tell_state(io: &IoCtx, header: &str, state: u8, description: &str) -> R
 }
 
 /// The header of an image of this name and id.
-fn header_of(name: &str, id: &str) -> String {
+fn header_of(name: &Name, id: &str) -> Name {
     if id.is_empty() { names::old_header(name) } else { names::header(id) }
 }
 
 /// An image by what is known of it.
-fn known<'a>(name: &'a str, id: &'a str) -> Which<'a> {
+fn known<'a>(name: &'a [u8], id: &'a str) -> Which<'a> {
     Which::Known { name, id }
 }
 
 /// Opens an image as what it has itself; `None` if there is none any more.
-async fn apart(io: &IoCtx, name: &str, id: &str) -> Result<Option<Image>, Error> {
+async fn apart(io: &IoCtx, name: &Name, id: &str) -> Result<Option<Image>, Error> {
     match Image::open_apart(io, known(name, id), Mode::ReadWrite).await {
         Err(Error::NoImage(_)) => Ok(None),
         image => Ok(Some(image?)),

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use loligo_rados::{Errno, IoCtx, PoolId};
+use loligo_wire::Name;
 use loligo_wire::rbd::{Migration, trash_source};
 
 use super::{End, State, Status, header_of, known, spec_of, tell_state};
@@ -21,7 +22,7 @@ const DESCRIBE_EVERY: Duration = Duration::from_millis(500);
 #[derive(Clone)]
 pub(super) struct Place {
     pub(super) io: IoCtx,
-    pub(super) name: String,
+    pub(super) name: Name,
     pub(super) id: String,
 }
 
@@ -30,14 +31,14 @@ impl Place {
         Self { io: crate::origin::place_of(io, spec), name: spec.name.clone(), id: spec.image.clone() }
     }
 
-    pub(super) fn header(&self) -> String {
+    pub(super) fn header(&self) -> Name {
         header_of(&self.name, &self.id)
     }
 
     fn end(&self) -> End {
         End {
             pool: self.io.pool(),
-            namespace: String::from_utf8_lossy(self.io.namespace()).into_owned(),
+            namespace: Name::from(self.io.namespace()),
             name: self.name.clone(),
             id: self.id.clone(),
         }
@@ -58,7 +59,7 @@ enum Found {
     Trashed(String),
 }
 
-async fn find(io: &IoCtx, name: &str) -> Result<Found, Error> {
+async fn find(io: &IoCtx, name: &Name) -> Result<Found, Error> {
     match ask(io, &names::id_object(name), "get_id", |_| {}).await {
         Err(e) if e.is_not_found() => {}
         id => return Ok(Found::Image(id?)),
@@ -77,7 +78,7 @@ impl Pair {
     ///
     /// # Errors
     /// [`Error::NoImage`]; [`Error::NotMigrating`].
-    pub(super) async fn find(io: &IoCtx, name: &str) -> Result<Self, Error> {
+    pub(super) async fn find(io: &IoCtx, name: &Name) -> Result<Self, Error> {
         let (Found::Image(id) | Found::Trashed(id)) = find(io, name).await?;
         let here = Place { io: io.clone(), name: name.to_owned(), id };
         let spec = spec_of(io, &here.header()).await?.ok_or(Error::NotMigrating)?;
@@ -93,7 +94,7 @@ impl Pair {
     }
 
     /// The source of an image that is in no migration any more, since that was committed, but not to its end.
-    pub(super) async fn left_over(io: &IoCtx, name: &str) -> Result<Self, Error> {
+    pub(super) async fn left_over(io: &IoCtx, name: &Name) -> Result<Self, Error> {
         let Found::Image(id) = find(io, name).await? else { return Err(Error::NotMigrating) };
         let destination = Place { io: io.clone(), name: name.to_owned(), id };
         for (pool, _) in io.rados().pools() {
@@ -134,7 +135,7 @@ impl Pair {
         Migration {
             header,
             pool: other.io.pool().0,
-            nspace: String::from_utf8_lossy(other.io.namespace()).into_owned(),
+            nspace: Name::from(other.io.namespace()),
             name: other.name.clone(),
             image: other.id.clone(),
             source: String::new(),

@@ -7,6 +7,7 @@
 use std::time::Duration;
 
 use loligo_rados::{IoCtx, SnapId};
+use loligo_wire::Name;
 use loligo_wire::rbd::{Migration, SnapKind, feature, trash_source};
 
 use super::children::{self, Mapped};
@@ -17,9 +18,9 @@ use super::{State, apart, known, spec_of};
 use crate::call::tell;
 use crate::copy::NewCopy;
 use crate::deep_copy::Ancestry;
+use crate::header::Format;
 use crate::image::{Image, Mode};
 use crate::images::new_id;
-use crate::view::Format;
 use crate::{Error, features, group, names, old, trash};
 
 /// Begins to move an image: makes `to_name`, which is used in its place from then on. What is not said of its
@@ -31,12 +32,14 @@ use crate::{Error, features, group, names, old, trash};
 /// [`Error::MigrationSnapshots`]; as [`create`](crate::create()).
 pub async fn prepare(
     io: &IoCtx,
-    name: &str,
+    name: impl Into<Name>,
     to: &IoCtx,
-    to_name: &str,
+    to_name: impl Into<Name>,
     new: NewCopy,
     ancestry: Ancestry,
 ) -> Result<(), Error> {
+    let name = &name.into();
+    let to_name = &to_name.into();
     names::checked(to_name)?;
     let begun = begun(io, name).await?;
     let source = match &begun {
@@ -69,7 +72,7 @@ pub async fn prepare(
 }
 
 /// The migration of an image that somebody had begun to prepare.
-async fn begun(io: &IoCtx, name: &str) -> Result<Option<Pair>, Error> {
+async fn begun(io: &IoCtx, name: &Name) -> Result<Option<Pair>, Error> {
     let pair = match Pair::find(io, name).await {
         Err(Error::NotMigrating) => return half_begun(io, name).await,
         pair => pair?,
@@ -89,7 +92,7 @@ async fn begun(io: &IoCtx, name: &str) -> Result<Option<Pair>, Error> {
 
 /// The source that lies in the trash though its header says nothing yet, as stock clients leave it when they
 /// are killed.
-async fn half_begun(io: &IoCtx, name: &str) -> Result<Option<Pair>, Error> {
+async fn half_begun(io: &IoCtx, name: &Name) -> Result<Option<Pair>, Error> {
     let found = Image::open_header(io, name, None).await;
     if !matches!(found, Err(Error::NoImage(_))) {
         return Ok(None);
@@ -103,7 +106,7 @@ async fn half_begun(io: &IoCtx, name: &str) -> Result<Option<Pair>, Error> {
 }
 
 /// Opens the source for the first time, as anybody would.
-async fn first_look(io: &IoCtx, name: &str) -> Result<Image, Error> {
+async fn first_look(io: &IoCtx, name: &Name) -> Result<Image, Error> {
     let image = Image::open(io, name, Mode::ReadWrite).await?;
     let (name, id) = (image.name().to_owned(), image.id().to_owned());
     let alone = image.is_alone().await;
@@ -134,7 +137,7 @@ async fn check_snapshots(source: &Image, plan: &Plan) -> Result<(), Error> {
 }
 
 /// Goes on where somebody else was interrupted, to the same place.
-async fn resumed(pair: Pair, to: &IoCtx, to_name: &str) -> Result<Pair, Error> {
+async fn resumed(pair: Pair, to: &IoCtx, to_name: &Name) -> Result<Pair, Error> {
     let Place { io, name, .. } = &pair.destination;
     if (io.pool(), io.namespace(), &**name) != (to.pool(), to.namespace(), to_name) {
         return Err(Error::Migrating("it was to go to another place; rbd migration abort ends that"));
@@ -144,14 +147,17 @@ async fn resumed(pair: Pair, to: &IoCtx, to_name: &str) -> Result<Pair, Error> {
 }
 
 /// Says in the source's header where it goes.
-async fn begin(source: &Image, io: &IoCtx, to: &IoCtx, to_name: &str, flatten: bool) -> Result<Pair, Error> {
+async fn begin(source: &Image, io: &IoCtx, to: &IoCtx, to_name: &Name, flatten: bool) -> Result<Pair, Error> {
     if let Ok(taken) = Image::open_header(to, to_name, None).await
         && !(taken.id() == source.id() && (to.pool(), to.namespace()) == (io.pool(), io.namespace()))
     {
         return Err(Error::ImageExists(to_name.to_owned()));
     }
-    let place =
-        |io: &IoCtx, name: &str, id: &str| Place { io: io.clone(), name: name.to_owned(), id: id.to_owned() };
+    let place = |io: &IoCtx, name: &Name, id: &str| Place {
+        io: io.clone(),
+        name: name.to_owned(),
+        id: id.to_owned(),
+    };
     let pair = Pair {
         source: place(io, source.name(), source.id()),
         destination: place(to, to_name, &new_id(to)),

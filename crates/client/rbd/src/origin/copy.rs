@@ -15,11 +15,12 @@ use loligo_wire::rbd::object_map::{EXISTS, EXISTS_CLEAN};
 use super::Origin;
 use crate::Error;
 use crate::call::telling;
-use crate::copyup::{Before, Turn};
 use crate::diff::{Grain, Maps, Span};
 use crate::features::OBJECT_MAP_INVALID;
 use crate::image::Inner;
+use crate::object_write::Before;
 use crate::sparse::nonzero_runs;
+use crate::turns::Turn;
 
 /// What `assert_snapc_seq` wants (`AssertSnapcSeqState`): the object knows of no context as new as this one,
 /// or it does.

@@ -27,9 +27,9 @@ use loligo_stripe::{ObjectExtent, ObjectNo};
 use loligo_wire::rbd::Migration;
 
 use crate::Error;
+use crate::header::View;
 use crate::image::{At, Inner, Mode, Moving, Which};
 use crate::parent::ANCESTORS_MAX;
-use crate::view::View;
 
 /// Held to find or enter a snapshot of the source that is open; a leaf.
 static SOURCES: Class = Class::new("rbd.origin.sources");
@@ -102,7 +102,7 @@ impl Origin {
             return Ok(Arc::clone(&self.head));
         }
         if self.head.view.load().snapshot_by_id(id).is_none() {
-            return Err(Error::NoSnapshot(format!("{}@{}", self.head.name, id.0)));
+            return Err(Error::NoSnapshot(format!("{}@{}", self.head.name, id.0).into()));
         }
         let mut snapshots = self.snapshots.lock();
         let at = snapshots.entry(id).or_insert_with(|| Arc::new(self.head.at_snapshot(id)));

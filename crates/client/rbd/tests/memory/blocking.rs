@@ -51,8 +51,11 @@ fn an_image_is_a_file_for_threads_that_wait() {
     model.get_mut()[(1 << 20) - 3..].copy_from_slice(b"123");
     image.create_snapshot("s").expect("made");
     image.write(0, vec![9; 10].into()).expect("written");
-    let changes: Vec<_> =
-        image.diff(Some("s"), Grain::Bytes).expect("a diff").map(|change| change.expect("one").len).collect();
+    let changes: Vec<_> = image
+        .diff(Some(&"s".into()), Grain::Bytes)
+        .expect("a diff")
+        .map(|change| change.expect("one").len)
+        .collect();
     assert_eq!(changes, [10]);
     image.resize(2 << 20, Shrink::Refused).expect("resized");
     let at = Image::open_snapshot(&io, "a", "s").expect("opens");

@@ -12,8 +12,14 @@ use loligo_wire::rbd::{ParentSpec, feature};
 
 use crate::{POLLS_MAX, POOL, check_all, connect, ends_within, place, random_changes, random_io, small};
 
-const SECOND: NewClone =
-    NewClone { order: None, features: None, striping: None, data_pool: None, format: CloneFormat::Second };
+const SECOND: NewClone = NewClone {
+    order: None,
+    features: None,
+    striping: None,
+    data_pool: None,
+    pool_unchecked: false,
+    format: CloneFormat::Second,
+};
 
 async fn opened(io: &IoCtx, name: &str) -> Image {
     Image::open(io, name, Mode::ReadWrite).await.expect("opens")
@@ -127,7 +133,7 @@ async fn all_gone(io: &IoCtx, names: &[&str]) {
     let mut left = io.objects();
     while let Some(object) = left.next().await.expect("a listing") {
         let name = String::from_utf8_lossy(&object.oid).into_owned();
-        assert!(["rbd_directory", "rbd_children", "rbd_trash"].contains(&&*name), "{name}");
+        assert!(["rbd_directory", "rbd_children", "rbd_trash", "rbd_info"].contains(&&*name), "{name}");
     }
     if io.stat("rbd_children").await.is_ok() {
         assert_eq!(io.omap_keys("rbd_children", "", 1).await.expect("a map").keys.len(), 0);
@@ -303,7 +309,7 @@ async fn parents_and_clones_know_of_each_other() {
     let names = |children: Vec<loligo_rbd::Child>| {
         children.into_iter().map(|child| format!("{}/{}", child.namespace, child.name)).collect::<Vec<_>>()
     };
-    assert_eq!(names(image.children(Some("s")).await.expect("clones")), ["/one", "ns/two"]);
+    assert_eq!(names(image.children(Some(&"s".into())).await.expect("clones")), ["/one", "ns/two"]);
     assert_eq!(names(image.children(None).await.expect("clones")), ["/one", "ns/two"]);
     assert!(matches!(image.unprotect_snapshot("s").await, Err(Error::SnapshotBusy(_))));
     assert!(matches!(loligo_rbd::remove(&io, "parent", |_, _| {}).await, Err(Error::InUse)));
@@ -319,7 +325,7 @@ async fn parents_and_clones_know_of_each_other() {
     image.close().await.expect("closes");
     let two = opened(&inside, "two").await;
     let parent = two.parent().await.expect("a parent").expect("one");
-    assert_eq!((&*parent.image, parent.in_trash, parent.overlap), ("parent", false, 1 << 20));
+    assert_eq!((parent.image.as_text(), parent.in_trash, parent.overlap), (Some("parent"), false, 1 << 20));
     two.flatten(|_, _| {}).await.expect("flattened");
     two.close().await.expect("closes");
     let image = opened(&io, "parent").await;
@@ -358,7 +364,7 @@ async fn an_image_that_is_its_own_ancestor_is_refused() {
     let next = image.view().snapshots[0].info.id.0 + 1;
     let spec = ParentSpec {
         pool: io.pool().0,
-        nspace: String::new(),
+        nspace: loligo_rbd::Name::new(),
         image: image.id().to_owned(),
         snap: loligo_rados::SnapId(next),
     };

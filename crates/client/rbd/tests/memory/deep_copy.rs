@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use loligo_rados::IoCtx;
-use loligo_rbd::{Ancestry, CloneFormat, Error, Image, Mode, NewClone, NewCopy, clone, features};
+use loligo_rbd::{Ancestry, CloneFormat, Error, Image, Mode, Name, NewClone, NewCopy, clone, features};
 use loligo_wire::rbd::feature;
 
 use crate::{check_all, place, random_io, small};
@@ -17,7 +17,8 @@ async fn opened(io: &IoCtx, name: &str) -> Image {
 async fn check_copy(io: &IoCtx, model: &[u8], snaps: &BTreeMap<String, Vec<u8>>) -> bool {
     let copy = opened(io, "copy").await;
     check_all(io, &copy, model, snaps).await;
-    let names: Vec<String> = copy.view().snapshots.iter().map(|snap| snap.info.name.clone()).collect();
+    let text = |name: &Name| name.as_text().expect("text").to_owned();
+    let names: Vec<String> = copy.view().snapshots.iter().map(|snap| text(&snap.info.name)).collect();
     assert_eq!(names.len(), snaps.len());
     let is_clone = copy.parent().await.expect("a header").is_some();
     for name in names {
@@ -52,7 +53,7 @@ async fn deep_copies_have_all_states() {
         image.set_metadata("key", "value".into()).await.expect("set");
         let deep = image.deep_copy(&io, "copy", new.clone(), Ancestry::Kept, |_, _| {});
         deep.await.expect("copied");
-        assert_eq!(opened(&io, "copy").await.metadata().await.expect("pairs")["key"], "value");
+        assert_eq!(opened(&io, "copy").await.metadata().await.expect("pairs")[&b"key"[..]], "value");
         assert!(!check_copy(&io, &model, &snaps).await);
         image.create_snapshot("base").await.expect("made");
         let new_clone = NewClone { format: CloneFormat::Second, ..NewClone::default() };

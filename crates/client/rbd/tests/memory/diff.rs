@@ -7,13 +7,13 @@ use std::collections::BTreeMap;
 use futures_util::TryStreamExt as _;
 use loligo_rados::IoCtx;
 use loligo_rbd::diff::{Change, Grain};
-use loligo_rbd::{CloneFormat, Error, Image, Mode, NewClone, Shrink, features};
+use loligo_rbd::{CloneFormat, Error, Image, Mode, Name, NewClone, Shrink, features};
 use loligo_wire::rbd::feature;
 
 use crate::{place, random_changes, small};
 
 async fn changes(image: &Image, from: Option<&str>, grain: Grain) -> Vec<Change> {
-    let changes = image.diff(from, grain).await.expect("a diff");
+    let changes = image.diff(from.map(Name::from).as_ref(), grain).await.expect("a diff");
     changes.try_collect().await.expect("a diff")
 }
 
@@ -21,7 +21,8 @@ async fn changes(image: &Image, from: Option<&str>, grain: Grain) -> Vec<Change>
 async fn all_pairs(io: &IoCtx, name: &str, head: &[u8], snaps: &BTreeMap<String, Vec<u8>>) {
     let image = Image::open(io, name, Mode::ReadOnly).await.expect("opens");
     let view = image.view();
-    let order: Vec<&str> = view.snapshots.iter().map(|snap| snap.info.name.as_str()).collect();
+    let order: Vec<&str> =
+        view.snapshots.iter().map(|snap| snap.info.name.as_text().expect("text")).collect();
     for to in 0..=order.len() {
         let (at, after) = match order.get(to) {
             Some(snap) => (Image::open_snapshot(io, name, snap).await.expect("opens"), &snaps[*snap][..]),
@@ -119,9 +120,12 @@ async fn only_what_was_written_to_differs() {
         );
         let used: Vec<u64> = image.usage().await.expect("asked").iter().map(|usage| usage.used).collect();
         assert_eq!(used, [256 << 10, 64 << 10, 0, 0]);
-        assert!(matches!(image.diff(Some("none"), Grain::Bytes).await.err(), Some(Error::NoSnapshot(_))));
+        assert!(matches!(
+            image.diff(Some(&"none".into()), Grain::Bytes).await.err(),
+            Some(Error::NoSnapshot(_))
+        ));
         let at = Image::open_snapshot(&io, &name, "a").await.expect("opens");
-        assert!(matches!(at.diff(Some("b"), Grain::Bytes).await.err(), Some(Error::LaterSnapshot)));
+        assert!(matches!(at.diff(Some(&"b".into()), Grain::Bytes).await.err(), Some(Error::LaterSnapshot)));
         assert_eq!(changes(&at, Some("a"), Grain::Objects).await, []);
         image.close().await.expect("closes");
     }

@@ -99,7 +99,7 @@ async fn what_others_froze_is_not_written_to() {
                 assert!(matches!(e, Error::Features(_)), "{e}");
             }
             becomes(&others, &image, before).await;
-            assert_eq!(image.metadata().await.expect("pairs")["key"], "value");
+            assert_eq!(image.metadata().await.expect("pairs")[&b"key"[..]], "value");
             image.write(100, vec![3; 100].into()).await.expect("it is ours again");
             assert_eq!(image.read(0, 200).await.expect("read"), [[1; 100], [3; 100]].concat());
             image.remove_snapshot("s").await.expect("removed");

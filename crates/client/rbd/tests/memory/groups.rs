@@ -5,7 +5,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use loligo_rados::IoCtx;
-use loligo_rbd::{Error, Image, Mode, NewImage, SnapKind, group, namespaces, trash};
+use loligo_rbd::{Error, Image, Mode, Name, NewImage, SnapKind, group, namespaces, trash};
 use loligo_server::{Handle, Server};
 
 use crate::{POLLS_MAX, POOL, connect, ends_within, small};
@@ -38,7 +38,7 @@ async fn opened(io: &IoCtx, name: &str) -> Image {
     Image::open(io, name, Mode::ReadWrite).await.expect("opens")
 }
 
-async fn names(io: &IoCtx, group: &str) -> Vec<(String, bool)> {
+async fn names(io: &IoCtx, group: &str) -> Vec<(Name, bool)> {
     let snaps = group::snapshots(io, group).await.expect("a list");
     snaps.into_iter().map(|snap| (snap.name, snap.complete)).collect()
 }
@@ -73,10 +73,10 @@ async fn groups_and_their_images_come_and_go() {
     assert!(matches!(group::add_image(&io, "i", &io, "none").await, Err(Error::NoImage(_))));
     assert!(group::members(&io, "i").await.expect("a list").is_empty());
     let members = group::members(&io, "g").await.expect("a list");
-    let named: Vec<_> = members.iter().map(|of| (of.pool, &*of.name, of.attached)).collect();
-    assert_eq!(named, [(io.pool(), "a", true), (other.pool(), "b", true)]);
+    let named: Vec<_> = members.iter().map(|of| (of.pool, of.name.as_text(), of.attached)).collect();
+    assert_eq!(named, [(io.pool(), Some("a"), true), (other.pool(), Some("b"), true)]);
     let of = opened(&other, "b").await.group().await.expect("read").expect("one");
-    assert_eq!((of.pool, &*of.name), (io.pool(), "g"));
+    assert_eq!((of.pool, of.name.as_text()), (io.pool(), Some("g")));
     assert!(matches!(loligo_rbd::remove(&io, "a", |_, _| {}).await, Err(Error::InGroup)));
     assert!(matches!(trash::put(&io, "a", std::time::Duration::ZERO).await, Err(Error::InGroup)));
 
@@ -127,8 +127,8 @@ async fn snapshots_of_groups_and_of_users_do_not_meet() {
     image.create_snapshot("s").await.expect("another's name does not matter");
     let info = &image.view().snapshots[0].info;
     let of = image.group_snapshot(&info.kind).await.expect("read").expect("one");
-    assert_eq!((of.pool, &*of.group, &*of.snapshot), (io.pool(), "g", "s"));
-    assert!(info.name.starts_with(".group."), "{}", info.name);
+    assert_eq!((of.pool, of.group.as_text(), of.snapshot.as_text()), (io.pool(), Some("g"), Some("s")));
+    assert!(info.name.starts_with(b".group."), "{}", info.name);
     let by_name = image.remove_snapshot(&info.name).await;
     assert!(matches!(by_name, Err(Error::NoSnapshot(_))), "{by_name:?}");
     assert_eq!(image.usage().await.expect("maps").len(), 2, "of users only");
@@ -140,7 +140,7 @@ async fn snapshots_of_groups_and_of_users_do_not_meet() {
     group::rename_snapshot(&io, "g", "t", "u").await.expect("renamed");
     let mut there = names(&io, "g").await;
     there.sort();
-    assert_eq!(there, [("s".to_owned(), true), ("u".to_owned(), true)]);
+    assert_eq!(there, [("s".into(), true), ("u".into(), true)]);
 
     let mut told = (0, 0);
     group::roll_back(&io, "g", "s", |done, all| told = (done, all)).await.expect("rolled back");
@@ -249,10 +249,10 @@ async fn a_snapshot_of_a_group_that_is_cut_off_can_be_removed() {
         let images = [(&io, &*a), (&other, &*b)];
         let ended = ends_within(polls, group::create_snapshot(&io, &g, "s")).await;
         let there = names(&io, &g).await;
-        incomplete += usize::from(there == [("s".to_owned(), false)]);
+        incomplete += usize::from(there == [("s".into(), false)]);
         let made = count(images).await;
         halves += usize::from(made.contains(&1) && !ended);
-        assert!(!ended || there == [("s".to_owned(), true)] && made == [1, 1]);
+        assert!(!ended || there == [("s".into(), true)] && made == [1, 1]);
         if there.is_empty() {
             assert_eq!(made, [0, 0], "after {polls} polls");
             continue;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use loligo_rados::IoCtx;
-use loligo_rbd::{Image, Mode};
+use loligo_rbd::{Image, Mode, Name};
 
 /// Records in one request.
 const AT_ONCE: u64 = 1000;
@@ -57,8 +57,8 @@ pub(crate) async fn are_kept(io: &IoCtx, name: &str, count: u64) {
     image.close().await.expect("closes");
     let image = Image::open(io, name, Mode::ReadOnly).await.expect("opens");
     let view = image.view();
-    let names: Vec<&str> = view.snapshots.iter().map(|snap| &*snap.info.name).collect();
-    let expected: Vec<String> = (1..count).map(|n| format!("s{n:08}")).collect();
-    assert_eq!(names, expected);
+    let names: Vec<&Name> = view.snapshots.iter().map(|snap| &snap.info.name).collect();
+    let expected: Vec<Name> = (1..count).map(|n| format!("s{n:08}").into()).collect();
+    assert_eq!(names, expected.iter().collect::<Vec<_>>());
     assert_eq!(image.read(0, 4096).await.expect("read"), vec![2; 4096]);
 }

@@ -1,7 +1,7 @@
 //! Goal: a copy of an image gets the metadata that users keep with it, and not what librbd keeps there for
 //! itself. Method: keys on both sides of the border; each kind of copy.
 
-use loligo_rbd::{Ancestry, Image, Mode, NewClone, NewCopy, clone, features};
+use loligo_rbd::{Ancestry, Image, Mode, Name, NewClone, NewCopy, clone, features};
 
 use crate::{place, small};
 
@@ -25,9 +25,9 @@ async fn copies_get_the_keys_of_users_only() {
     child.deep_copy(&io, "deep clone", NewCopy::default(), Ancestry::Kept, |_, _| {}).await.expect("copied");
     for name in ["clone", "copy", "deep", "deep clone"] {
         let copy = Image::open(&io, name, Mode::ReadOnly).await.expect("opens");
-        let keys: Vec<String> = copy.metadata().await.expect("pairs").into_keys().collect();
+        let keys: Vec<Name> = copy.metadata().await.expect("pairs").into_keys().collect();
         assert_eq!(keys, copied, "{name}");
     }
-    let keys: Vec<String> = image.metadata().await.expect("pairs").into_keys().collect();
+    let keys: Vec<Name> = image.metadata().await.expect("pairs").into_keys().collect();
     assert_eq!(keys, all);
 }

@@ -105,7 +105,7 @@ async fn a_migrated_image_has_all_it_had() {
         assert_eq!(state(&io, "a").await, Some(State::Prepared));
         check(&to, "b", &model, &snaps).await;
         let image = opened(&to, "b").await;
-        assert_eq!(image.metadata().await.expect("pairs")["key"], "value");
+        assert_eq!(image.metadata().await.expect("pairs")[&b"key"[..]], "value");
         more_changes(&image, &mut model, &mut snaps, seed + 1).await;
         image.close().await.expect("closes");
         check(&to, "b", &model, &snaps).await;
@@ -209,7 +209,7 @@ async fn what_an_image_has_to_do_with_goes_with_it() {
         image.close().await.expect("closes");
         migration::prepare(&io, "a", &to, "b", other_layout(), ancestry).await.expect("prepared");
         let members = group::members(&io, "g").await.expect("a group");
-        assert_eq!((members[0].pool, &*members[0].name), (to.pool(), "b"));
+        assert_eq!((members[0].pool, members[0].name.as_text()), (to.pool(), Some("b")));
         let grandchild = Image::open(&io, "grandchild", Mode::ReadOnly).await.expect("opens");
         assert_eq!(grandchild.parent().await.expect("a parent").expect("one").pool, to.pool());
         assert!(grandchild.read(0, 1 << 20).await.expect("read") == snaps["t"]);

@@ -67,9 +67,9 @@ async fn locks_by_hand_keep_writers_out() {
     one.write(0, vec![1].into()).await.expect("written");
     two.lock_by_hand("work", None).await.expect_err("its writer has it");
     one.close().await.expect("closes");
-    two.lock_by_hand("work", Some("tag")).await.expect("locked");
+    two.lock_by_hand("work", Some(&"tag".into())).await.expect("locked");
     let one = Image::open(&io, "a", Mode::ReadWrite).await.expect("opens");
-    one.lock_by_hand("too", Some("tag")).await.expect("locked");
+    one.lock_by_hand("too", Some(&"tag".into())).await.expect("locked");
     let holders = one.lock_info().await.expect("a lock").holders;
     assert_eq!(holders.len(), 2);
     let other = holders.iter().find(|holder| holder.cookie == "work").expect("theirs");

@@ -1,6 +1,6 @@
 //! Groups of images, of which snapshots are taken together.
 
-use crate::{Decode, DecodeError, Encode, Reader, SnapId, Writer};
+use crate::{Decode, DecodeError, Encode, Name, Reader, SnapId, Writer};
 
 /// A group, as an image's header names it (`GroupSpec`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,7 +106,7 @@ pub struct GroupSnap {
     /// Its id.
     pub id: String,
     /// Its name.
-    pub name: String,
+    pub name: Name,
     /// [`GroupSnap::INCOMPLETE`] or [`GroupSnap::COMPLETE`].
     pub state: u8,
     /// The snapshots of the images.

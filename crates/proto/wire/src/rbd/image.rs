@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use crate::{Decode, DecodeError, Encode, Reader, SnapId, UTime, Writer};
+use crate::{Decode, DecodeError, Encode, Name, Reader, SnapId, UTime, Writer};
 
 /// A snapshot that an image may have as its parent (`ParentImageSpec`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub struct ParentSpec {
     /// The pool; −1: there is no parent.
     pub pool: i64,
     /// The namespace it lies in.
-    pub nspace: String,
+    pub nspace: Name,
     /// The image's id.
     pub image: String,
     /// Which of its snapshots.
@@ -19,7 +19,7 @@ pub struct ParentSpec {
 
 impl Default for ParentSpec {
     fn default() -> Self {
-        Self { pool: -1, nspace: String::new(), image: String::new(), snap: SnapId::HEAD }
+        Self { pool: -1, nspace: Name::new(), image: String::new(), snap: SnapId::HEAD }
     }
 }
 
@@ -72,7 +72,7 @@ pub enum SnapKind {
     /// It was removed, and clones still need it.
     Trash {
         /// What it was called.
-        name: String,
+        name: Name,
         /// What had made it.
         kind: u32,
     },
@@ -137,16 +137,15 @@ impl Decode for SnapKind {
     }
 }
 
-/// What clients are told of a snapshot (`SnapshotInfo`). Its name may be any bytes: `N` is what it is read
-/// into.
+/// What clients are told of a snapshot (`SnapshotInfo`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SnapInfo<N = String> {
+pub struct SnapInfo {
     /// Its id.
     pub id: SnapId,
     /// What made it.
     pub kind: SnapKind,
     /// Its name.
-    pub name: N,
+    pub name: Name,
     /// Bytes of the image at that time.
     pub size: u64,
     /// When it was made.
@@ -155,7 +154,7 @@ pub struct SnapInfo<N = String> {
     pub children: u32,
 }
 
-impl<N: Encode> Encode for SnapInfo<N> {
+impl Encode for SnapInfo {
     fn encode(&self, w: &mut Writer) {
         w.versioned(1, 1, |w| {
             w.u64(self.id.0);
@@ -168,7 +167,7 @@ impl<N: Encode> Encode for SnapInfo<N> {
     }
 }
 
-impl<N: Decode> Decode for SnapInfo<N> {
+impl Decode for SnapInfo {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         r.versioned("SnapshotInfo", 1, 1, |r, _| {
             Ok(Self {
@@ -191,11 +190,11 @@ pub struct ChildSpec {
     /// The clone's id.
     pub image: String,
     /// The namespace it lies in.
-    pub nspace: String,
+    pub nspace: Name,
 }
 
 impl ChildSpec {
-    fn order(&self) -> (i64, &str, &str) {
+    fn order(&self) -> (i64, &Name, &str) {
         (self.pool, &self.nspace, &self.image)
     }
 }
@@ -226,19 +225,19 @@ impl Decode for ChildSpec {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         r.versioned("ChildImageSpec", 1, 2, |r, version| {
             let (pool, image) = (r.i64()?, r.get()?);
-            let nspace = if version >= 2 { r.get()? } else { String::new() };
+            let nspace = if version >= 2 { r.get()? } else { Name::new() };
             Ok(Self { pool, image, nspace })
         })
     }
 }
 
-/// An image in the trash (`TrashImageSpec`). Its name may be any bytes: `N` is what it is read into.
+/// An image in the trash (`TrashImageSpec`).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TrashImage<N = String> {
+pub struct TrashImage {
     /// What put it there ([`trash_source`](super::trash_source)).
     pub source: u8,
     /// What it was called.
-    pub name: N,
+    pub name: Name,
     /// When it was put there.
     pub deleted: UTime,
     /// Until then it is only removed by force.
@@ -247,7 +246,7 @@ pub struct TrashImage<N = String> {
     pub state: u8,
 }
 
-impl<N: Encode> Encode for TrashImage<N> {
+impl Encode for TrashImage {
     fn encode(&self, w: &mut Writer) {
         w.versioned(2, 1, |w| {
             w.u8(self.source);
@@ -259,7 +258,7 @@ impl<N: Encode> Encode for TrashImage<N> {
     }
 }
 
-impl<N: Decode> Decode for TrashImage<N> {
+impl Decode for TrashImage {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         r.versioned("TrashImageSpec", 1, 2, |r, version| {
             Ok(Self {

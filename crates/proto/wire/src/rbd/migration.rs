@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Decode, DecodeError, Encode, Reader, Writer};
+use crate::{Decode, DecodeError, Encode, Name, Reader, Writer};
 
 /// Where an image is being moved to or from (`MigrationSpec`).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,9 +13,9 @@ pub struct Migration {
     /// The other one's pool; −1: the source is no image.
     pub pool: i64,
     /// Its namespace.
-    pub nspace: String,
+    pub nspace: Name,
     /// Its name.
-    pub name: String,
+    pub name: Name,
     /// Its id; none if it is of the first format.
     pub image: String,
     /// The source, if that is no image (release 16 and later).

@@ -14,9 +14,8 @@
 //! | | the names in the same order, each ended by a zero |
 
 use az::SaturatingAs as _;
-use bytes::Bytes;
 
-use crate::{Decode, DecodeError, Encode, Reader, SnapId, Writer};
+use crate::{Decode, DecodeError, Encode, Name, Reader, SnapId, Writer};
 
 /// What a header begins with; the zero behind it belongs to it.
 pub const TEXT: &[u8; 34] = b"<<< Rados Block Device Image >>>\n\0";
@@ -63,7 +62,7 @@ pub struct OldSnap {
     /// Bytes of the image when it was made.
     pub size: u64,
     /// Its name, without a zero.
-    pub name: Bytes,
+    pub name: Name,
 }
 
 impl OldHeader {
@@ -158,7 +157,7 @@ impl Decode for OldHeader {
             let Some(end) = names.iter().position(|byte| *byte == 0) else {
                 return Err(DecodeError::Invalid { what: "snap_names", value: number.into() });
             };
-            let name = Bytes::copy_from_slice(&names[..end]);
+            let name = Name::from(&names[..end]);
             names = &names[end + 1..];
             snaps.push(OldSnap { id: SnapId(ids.u64()?), size: ids.u64()?, name });
         }
@@ -179,7 +178,7 @@ mod tests {
     fn a_header_is_as_a_stock_client_writes_it() {
         let mut header = OldHeader::new("rb.0.10ba.6b8b4567", 22, 10 << 20).expect("a short prefix");
         header.snap_seq = SnapId(13);
-        let snap = |id, name| OldSnap { id: SnapId(id), size: 10 << 20, name: Bytes::from_static(name) };
+        let snap = |id, name: &[u8]| OldSnap { id: SnapId(id), size: 10 << 20, name: name.into() };
         header.snaps = vec![snap(13, b"s22"), snap(12, b"s1")];
         assert_eq!(header.to_bytes(), STOCK);
         assert_eq!(OldHeader::from_bytes(STOCK), Ok(header));

@@ -4,10 +4,11 @@ use clap::{Args, ValueEnum};
 
 use super::block;
 use crate::args::size;
+use crate::name::Name;
 
 #[derive(Args)]
 pub(crate) struct Bench {
-    pub(crate) image: String,
+    pub(crate) image: Name,
     /// What to do.
     #[arg(long, value_enum)]
     pub(crate) io_type: IoType,

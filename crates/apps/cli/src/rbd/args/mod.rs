@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::args::size;
+use crate::name::Name;
 
 pub(crate) use bench::{Bench, IoType, Pattern};
 pub(crate) use group::{Group, GroupImage, GroupSnap};
@@ -25,14 +26,14 @@ pub(crate) enum RbdCommand {
     #[command(alias = "list")]
     Ls {
         /// POOL[/NAMESPACE].
-        place: Option<String>,
+        place: Option<Name>,
         /// Sizes, snapshots, parents and locks.
         #[arg(long, short)]
         long: bool,
     },
     /// Make an image.
     Create {
-        image: String,
+        image: Name,
         #[command(flatten)]
         shape: CloneShape,
         /// Bytes of the image; M if nothing else is said.
@@ -46,28 +47,28 @@ pub(crate) enum RbdCommand {
     },
     /// Show what an image is.
     Info {
-        image: String,
+        image: Name,
         #[command(flatten)]
         by: ById,
     },
     /// Show who has an image open for writing.
-    Status { image: String },
+    Status { image: Name },
     /// Locks that people take by hand.
     #[command(subcommand)]
     Lock(Lock),
     /// Remove an image.
     #[command(alias = "remove")]
     Rm {
-        image: String,
+        image: Name,
         #[command(flatten)]
         quiet: Quiet,
     },
     /// Give an image another name.
     #[command(alias = "mv")]
-    Rename { image: String, to: String },
+    Rename { image: Name, to: Name },
     /// Make an image larger or smaller.
     Resize {
-        image: String,
+        image: Name,
         /// Bytes of the image; M if nothing else is said.
         #[arg(long, value_parser = megabytes)]
         size: u64,
@@ -85,9 +86,9 @@ pub(crate) enum RbdCommand {
     /// parent.
     #[command(alias = "copy")]
     Cp {
-        image: String,
+        image: Name,
         /// The new image.
-        to: String,
+        to: Name,
         #[command(flatten)]
         shape: CloneShape,
         /// Blocks of so many bytes that are all zeros take no room.
@@ -101,13 +102,13 @@ pub(crate) enum RbdCommand {
     Deep(Deep),
     /// Show what differs between a snapshot, or nothing, and an image or a later snapshot.
     Diff {
-        image: String,
+        image: Name,
         #[command(flatten)]
         compared: Compared,
     },
     /// Write what differs into a file, for `import-diff`.
     ExportDiff {
-        image: String,
+        image: Name,
         /// - is standard output.
         file: PathBuf,
         #[command(flatten)]
@@ -119,7 +120,7 @@ pub(crate) enum RbdCommand {
     ImportDiff {
         /// - is standard input.
         file: PathBuf,
-        image: String,
+        image: Name,
         /// Blocks of so many bytes that are all zeros take no room.
         #[arg(long, value_parser = block, default_value = "4K")]
         sparse_size: u64,
@@ -140,20 +141,20 @@ pub(crate) enum RbdCommand {
     #[command(alias = "disk-usage")]
     Du {
         /// By default all of the pool.
-        image: Option<String>,
+        image: Option<Name>,
     },
     /// Make an image that has what a snapshot has until that is overwritten (rbd_default_clone_format says
     /// which version of clones).
     Clone {
         /// IMAGE@SNAPSHOT.
-        snapshot: String,
-        image: String,
+        snapshot: Name,
+        image: Name,
         #[command(flatten)]
         shape: CloneShape,
     },
     /// List the clones of an image, or of one of its snapshots.
     Children {
-        image: String,
+        image: Name,
         /// Those in the trash too.
         #[arg(long, short)]
         all: bool,
@@ -165,13 +166,13 @@ pub(crate) enum RbdCommand {
     },
     /// Give a clone all that it has of its parent, and part it from that.
     Flatten {
-        image: String,
+        image: Name,
         #[command(flatten)]
         quiet: Quiet,
     },
     /// Give the room back that blocks of zeros take.
     Sparsify {
-        image: String,
+        image: Name,
         /// Bytes of a block, a power of two from 4K to an object's size.
         #[arg(long, value_parser = block, default_value = "4K")]
         sparse_size: u64,
@@ -217,7 +218,7 @@ pub(crate) struct Import {
     /// A file, a block device or a pipe; - is standard input.
     pub(crate) file: PathBuf,
     /// By default it is called as the file.
-    pub(crate) image: Option<String>,
+    pub(crate) image: Option<Name>,
     /// What the file holds.
     #[arg(long, value_enum, default_value_t = ExportFormat::Bytes)]
     pub(crate) export_format: ExportFormat,
@@ -232,7 +233,7 @@ pub(crate) struct Import {
 
 #[derive(Args)]
 pub(crate) struct Export {
-    pub(crate) image: String,
+    pub(crate) image: Name,
     /// - is standard output; by default it is called as the image.
     pub(crate) file: Option<PathBuf>,
     /// What is written; in format 2 all of the image, whichever snapshot is named.
@@ -258,7 +259,7 @@ pub(crate) enum ExportFormat {
 pub(crate) struct Compared {
     /// The snapshot to compare with; by default an image of zeros.
     #[arg(long, value_name = "SNAPSHOT")]
-    pub(crate) from_snap: Option<String>,
+    pub(crate) from_snap: Option<Name>,
     /// An object of which something has changed counts as a whole; with fast-diff that takes no time.
     #[arg(long)]
     pub(crate) whole_object: bool,
@@ -311,9 +312,9 @@ pub(crate) enum Deep {
     /// snapshots up to it.
     #[command(alias = "copy")]
     Cp {
-        image: String,
+        image: Name,
         /// The new image.
-        to: String,
+        to: Name,
         #[command(flatten)]
         shape: CloneShape,
         /// It has what it needs of the parent itself.
@@ -329,14 +330,14 @@ pub(crate) enum Snap {
     /// Make a snapshot.
     #[command(alias = "add")]
     Create {
-        image: String,
+        image: Name,
         #[command(flatten)]
         quiet: Quiet,
     },
     /// List an image's snapshots.
     #[command(alias = "list")]
     Ls {
-        image: String,
+        image: Name,
         /// Those too that were removed and that clones still need.
         #[arg(long, short)]
         all: bool,
@@ -346,7 +347,7 @@ pub(crate) enum Snap {
     /// Remove a snapshot. It is kept in a trash as long as it has clones of the second version.
     #[command(alias = "remove")]
     Rm {
-        image: String,
+        image: Name,
         /// Flatten its clones and unprotect it first.
         #[arg(long)]
         force: bool,
@@ -357,7 +358,7 @@ pub(crate) enum Snap {
     },
     /// Remove all snapshots that are not protected.
     Purge {
-        image: String,
+        image: Name,
         #[command(flatten)]
         by: ById,
         #[command(flatten)]
@@ -365,16 +366,16 @@ pub(crate) enum Snap {
     },
     /// Give a snapshot another name.
     #[command(alias = "mv")]
-    Rename { image: String, to: String },
+    Rename { image: Name, to: Name },
     /// Keep a snapshot from being removed, so that it can have clones of the first version.
     Protect {
-        image: String,
+        image: Name,
         #[command(flatten)]
         by: ById,
     },
     /// Let a snapshot be removed again.
     Unprotect {
-        image: String,
+        image: Name,
         #[command(flatten)]
         by: ById,
     },
@@ -384,7 +385,7 @@ pub(crate) enum Snap {
     /// Make the image what it was at a snapshot.
     #[command(alias = "revert")]
     Rollback {
-        image: String,
+        image: Name,
         #[command(flatten)]
         quiet: Quiet,
     },
@@ -394,35 +395,35 @@ pub(crate) enum Snap {
 pub(crate) enum Limit {
     /// Have the cluster refuse more snapshots of an image than so many.
     Set {
-        image: String,
+        image: Name,
         /// Snapshots.
         #[arg(long)]
         limit: u64,
     },
     /// Have as many snapshots as can be.
-    Clear { image: String },
+    Clear { image: Name },
 }
 
 #[derive(Subcommand)]
 pub(crate) enum Lock {
     /// List who holds the lock of an image: people, or the client that writes to it.
     #[command(alias = "list")]
-    Ls { image: String },
+    Ls { image: Name },
     /// Take the lock; it is held until it is removed.
     Add {
-        image: String,
+        image: Name,
         /// What this holding is called.
-        id: String,
+        id: Name,
         /// Together with all who name the same tag.
         #[arg(long, value_name = "TAG")]
-        shared: Option<String>,
+        shared: Option<Name>,
     },
     /// Take the lock away from a client, which is kept out of the cluster from then on.
     #[command(alias = "remove")]
     Rm {
-        image: String,
+        image: Name,
         /// As `lock ls` shows it.
-        id: String,
+        id: Name,
         /// client.NUMBER, as `lock ls` shows it.
         locker: String,
     },
@@ -432,7 +433,7 @@ pub(crate) enum Lock {
 pub(crate) enum Feature {
     /// Switch features on. A new object map says nothing until `object-map rebuild` has made it.
     Enable {
-        image: String,
+        image: Name,
         /// exclusive-lock, object-map, fast-diff; object-map and fast-diff go together, and need
         /// exclusive-lock.
         #[arg(required = true, value_delimiter = ',')]
@@ -440,7 +441,7 @@ pub(crate) enum Feature {
     },
     /// Switch features off.
     Disable {
-        image: String,
+        image: Name,
         /// exclusive-lock, object-map, fast-diff, deep-flatten; object-map and fast-diff go together.
         #[arg(required = true, value_delimiter = ',')]
         features: Vec<String>,
@@ -452,14 +453,14 @@ pub(crate) enum ObjectMap {
     /// Look whether the map misses objects, of an image or of a snapshot.
     Check {
         /// IMAGE, or IMAGE@SNAPSHOT.
-        image: String,
+        image: Name,
         #[command(flatten)]
         quiet: Quiet,
     },
     /// Make the maps of an image and its snapshots anew, or that of one snapshot.
     Rebuild {
         /// IMAGE, or IMAGE@SNAPSHOT.
-        image: String,
+        image: Name,
         #[command(flatten)]
         quiet: Quiet,
     },
@@ -469,14 +470,14 @@ pub(crate) enum ObjectMap {
 pub(crate) enum ImageMeta {
     /// Show all pairs.
     #[command(alias = "ls")]
-    List { image: String },
+    List { image: Name },
     /// Show the value of a key.
-    Get { image: String, key: String },
+    Get { image: Name, key: Name },
     /// Set the value of a key.
-    Set { image: String, key: String, value: String },
+    Set { image: Name, key: Name, value: Name },
     /// Remove a key.
     #[command(alias = "rm")]
-    Remove { image: String, key: String },
+    Remove { image: Name, key: Name },
 }
 
 #[derive(Subcommand)]
@@ -497,13 +498,13 @@ pub(crate) enum Setting {
     /// Show the value of an option that is set here.
     Get {
         /// What the setting is for.
-        of: String,
+        of: Name,
         key: String,
     },
     /// Set an option.
     Set {
         /// What the setting is for.
-        of: String,
+        of: Name,
         key: String,
         value: String,
     },
@@ -511,20 +512,20 @@ pub(crate) enum Setting {
     #[command(alias = "ls")]
     List {
         /// What the settings are for.
-        of: String,
+        of: Name,
     },
     /// Have an option no longer set here.
     #[command(alias = "rm")]
     Remove {
         /// What the setting is for.
-        of: String,
+        of: Name,
         key: String,
     },
 }
 
 impl Setting {
     /// What the setting is for.
-    pub(crate) fn of(&self) -> &str {
+    pub(crate) fn of(&self) -> &Name {
         let (Self::Get { of, .. } | Self::Set { of, .. } | Self::List { of } | Self::Remove { of, .. }) =
             self;
         of
@@ -544,7 +545,7 @@ pub(crate) enum PoolCommand {
     /// Say that a pool is for images, and look whether it can have some.
     Init {
         /// POOL.
-        place: Option<String>,
+        place: Option<Name>,
         /// Though it is for something else already.
         #[arg(long)]
         force: bool,
@@ -552,7 +553,7 @@ pub(crate) enum PoolCommand {
     /// Show how many images and snapshots there are, and their size.
     Stats {
         /// POOL[/NAMESPACE].
-        place: Option<String>,
+        place: Option<Name>,
     },
 }
 
@@ -561,7 +562,7 @@ pub(crate) enum Namespace {
     /// Make a namespace.
     Create {
         /// POOL/NAMESPACE; or -p and -N say it.
-        place: Option<String>,
+        place: Option<Name>,
     },
     /// List the namespaces of a pool.
     #[command(alias = "list")]
@@ -573,7 +574,7 @@ pub(crate) enum Namespace {
     #[command(alias = "remove")]
     Rm {
         /// POOL/NAMESPACE; or -p and -N say it.
-        place: Option<String>,
+        place: Option<Name>,
     },
 }
 
@@ -582,7 +583,7 @@ pub(crate) enum Trash {
     /// Put an image into the trash.
     #[command(alias = "move")]
     Mv {
-        image: String,
+        image: Name,
         /// Until when it is to be kept, in words that date(1) understands.
         #[arg(long, default_value = "now", value_name = "DATE")]
         expires_at: String,
@@ -591,7 +592,7 @@ pub(crate) enum Trash {
     #[command(alias = "list")]
     Ls {
         /// POOL[/NAMESPACE].
-        place: Option<String>,
+        place: Option<Name>,
         /// Also what no user put there.
         #[arg(long, short)]
         all: bool,
@@ -603,7 +604,7 @@ pub(crate) enum Trash {
     #[command(alias = "remove")]
     Rm {
         /// [POOL/[NAMESPACE/]]ID.
-        id: String,
+        id: Name,
         /// Also if it is to be kept for longer.
         #[arg(long)]
         force: bool,
@@ -613,15 +614,15 @@ pub(crate) enum Trash {
     /// Take an image out of the trash.
     Restore {
         /// [POOL/[NAMESPACE/]]ID.
-        id: String,
+        id: Name,
         /// What it is called then, if not as before.
         #[arg(long)]
-        image: Option<String>,
+        image: Option<Name>,
     },
     /// Remove all that need not be kept any longer.
     Purge {
         /// POOL[/NAMESPACE].
-        place: Option<String>,
+        place: Option<Name>,
         /// Only what need not be kept any longer at this time, in words that date(1) understands.
         #[arg(long, default_value = "now", value_name = "DATE")]
         expired_before: String,
@@ -635,9 +636,9 @@ pub(crate) enum Migration {
     /// Make the new image, with the snapshots of the old one, and put that into the trash. From then on the
     /// new one is used.
     Prepare {
-        image: String,
+        image: Name,
         /// The new image; by default it has the same name, and it stays in its pool if none is named.
-        to: Option<String>,
+        to: Option<Name>,
         #[command(flatten)]
         shape: CloneShape,
         /// Of a clone: it will have what it needs of the parent itself.
@@ -647,21 +648,21 @@ pub(crate) enum Migration {
     /// Copy to the new image all that it reads from the old one yet. It may be used meanwhile.
     Execute {
         /// The new image, or the old one.
-        image: String,
+        image: Name,
         #[command(flatten)]
         quiet: Quiet,
     },
     /// Remove the old image, once the migration is executed.
     Commit {
         /// The new image, or the old one.
-        image: String,
+        image: Name,
         #[command(flatten)]
         quiet: Quiet,
     },
     /// Go back: give the old image what was written meanwhile, and remove the new one.
     Abort {
         /// The new image, or the old one.
-        image: String,
+        image: Name,
         #[command(flatten)]
         quiet: Quiet,
     },

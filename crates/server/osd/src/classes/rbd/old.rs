@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use loligo_wire::rbd::{OldHeader, OldSnap, old_header};
-use loligo_wire::{Decode, Encode, Reader, SnapId, Writer};
+use loligo_wire::{Decode, Encode, Name, Reader, SnapId, Writer};
 
 use super::Answer;
 use crate::classes::Handle;
@@ -24,8 +24,8 @@ fn write(object: &mut Handle<'_>, header: &OldHeader) -> Answer {
 }
 
 /// A name that can be told from others: it ends at its first zero, so it must have none.
-fn name(r: &mut Reader<'_>) -> Result<Bytes, Errno> {
-    let name: Bytes = r.get()?;
+fn name(r: &mut Reader<'_>) -> Result<Name, Errno> {
+    let name: Name = r.get()?;
     if name.contains(&0) { Err(Errno::EINVAL) } else { Ok(name) }
 }
 

@@ -1,7 +1,7 @@
 //! The snapshot that an image is a clone of.
 
 use bytes::Bytes;
-use loligo_wire::{Encode, Reader, SnapId, Writer};
+use loligo_wire::{Encode, Name, Reader, SnapId, Writer};
 
 use super::Answer;
 use super::types::{Parent, ParentSpec, Snap};
@@ -49,7 +49,7 @@ pub(super) fn get_parent(object: &mut Handle<'_>, input: &[u8]) -> Answer {
 pub(super) fn set_parent(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (pool, image, snap) = (r.i64()?, r.get()?, SnapId(r.u64()?));
-    let spec = ParentSpec { pool, nspace: String::new(), image, snap };
+    let spec = ParentSpec { pool, nspace: Name::new(), image, snap };
     put(object, Parent { spec, overlap: Some(r.u64()?) }, false)
 }
 

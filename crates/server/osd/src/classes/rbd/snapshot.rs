@@ -1,7 +1,7 @@
 //! An image's snapshots, each a record in its header.
 
 use bytes::Bytes;
-use loligo_wire::{Encode, Reader, SnapId, UTime};
+use loligo_wire::{Encode, Name, Reader, SnapId, UTime};
 
 use super::Answer;
 use super::image::encode_snapcontext;
@@ -65,7 +65,7 @@ pub(super) fn get(object: &mut Handle<'_>, input: &[u8]) -> Answer {
 
 pub(super) fn add(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
-    let (name, id) = (r.get::<Bytes>()?, SnapId(r.u64()?));
+    let (name, id) = (r.get::<Name>()?, SnapId(r.u64()?));
     let kind = if r.is_empty() { SnapKind::User } else { r.get()? };
     if matches!(kind, SnapKind::Unknown(_)) || id.0 > SNAP_ID_MAX {
         return Err(Errno::EINVAL);
@@ -97,7 +97,7 @@ pub(super) fn add(object: &mut Handle<'_>, input: &[u8]) -> Answer {
 
 pub(super) fn rename(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
-    let (id, name) = (SnapId(r.u64()?), r.get::<Bytes>()?);
+    let (id, name) = (SnapId(r.u64()?), r.get::<Name>()?);
     if all(object)?.iter().any(|snap| snap.kind == SnapKind::User && snap.name == name) {
         return Err(Errno::EEXIST);
     }
@@ -152,8 +152,7 @@ pub(super) fn trash_add(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     set_op_features(object, op_feature::SNAP_TRASH, op_feature::SNAP_TRASH)?;
     // Stock takes a random name. This one is as unique, since ids are, and a repetition makes the same.
     let unique = format!("00000000-0000-4000-8000-{:012x}", id.0);
-    let name = std::mem::replace(&mut snap.name, unique.into());
-    let name = String::from_utf8_lossy(&name).into_owned(); // only shown from here on
+    let name = std::mem::replace(&mut snap.name, Name::from(unique));
     snap.kind = SnapKind::Trash { name, kind: snap.kind.code() };
     object.set(snap_key(id), &snap)?;
     Ok(Bytes::new())

@@ -22,7 +22,7 @@ fn key(id: &str) -> String {
 pub(super) fn add(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     object.create(false)?;
     let mut r = Reader::new(input);
-    let (id, image) = (r.get::<String>()?, r.get::<TrashImage<Bytes>>()?);
+    let (id, image) = (r.get::<String>()?, r.get::<TrashImage>()?);
     if !is_id(&id) {
         return Err(Errno::EINVAL);
     }
@@ -43,7 +43,7 @@ pub(super) fn remove(object: &mut Handle<'_>, input: &[u8]) -> Answer {
 pub(super) fn list(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (after, max) = (r.get::<String>()?, r.u64()?);
-    let mut found: BTreeMap<Bytes, TrashImage<Bytes>> = BTreeMap::new();
+    let mut found: BTreeMap<Bytes, TrashImage> = BTreeMap::new();
     for (id, image) in take(object, key(&after).as_bytes(), PREFIX.as_bytes(), max)? {
         found.insert(id, decoded(&image)?);
     }
@@ -58,7 +58,7 @@ pub(super) fn get(object: &mut Handle<'_>, input: &[u8]) -> Answer {
 pub(super) fn state_set(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (id, state, expected) = (r.get::<String>()?, r.u8()?, r.u8()?);
-    let image: TrashImage<Bytes> = object.get(key(&id))?;
+    let image: TrashImage = object.get(key(&id))?;
     if image.state == expected {
         object.set(key(&id), &TrashImage { state, ..image })?;
     } else if image.state != state {

@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bytes::Bytes;
 use loligo_wire::rbd::SnapInfo;
 pub(super) use loligo_wire::rbd::{ChildSpec, ParentSpec, SnapKind, TrashImage};
-use loligo_wire::{Decode, DecodeError, Encode, Reader, SnapId, UTime, Writer};
+use loligo_wire::{Decode, DecodeError, Encode, Name, Reader, SnapId, UTime, Writer};
 
 /// An image's parent (`cls_rbd_parent`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -43,7 +42,7 @@ impl Decode for Parent {
 pub(super) struct Snap {
     pub(super) id: SnapId,
     /// Any bytes, as all names that users give.
-    pub(super) name: Bytes,
+    pub(super) name: Name,
     pub(super) size: u64,
     pub(super) protection: u8,
     pub(super) flags: u64,
@@ -60,7 +59,7 @@ impl Snap {
     const VERSION: u8 = 8;
 
     /// What clients are told of it.
-    pub(super) fn info(&self) -> SnapInfo<Bytes> {
+    pub(super) fn info(&self) -> SnapInfo {
         let Self { id, name, size, kind, taken, children, .. } = self.clone();
         SnapInfo { id, kind, name, size, taken, children }
     }

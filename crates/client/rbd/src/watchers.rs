@@ -7,7 +7,7 @@
 use std::sync::atomic::Ordering;
 
 use loligo_rados::{Errno, LockInfo, LockMode, LockOptions, WatchItem};
-use loligo_wire::EntityNum;
+use loligo_wire::{EntityNum, Name};
 
 use crate::Error;
 use crate::error::EBUSY;
@@ -60,10 +60,11 @@ impl Image {
     ///
     /// # Errors
     /// [`Error::LockTaken`].
-    pub async fn lock_by_hand(&self, cookie: &str, tag: Option<&str>) -> Result<(), Error> {
+    pub async fn lock_by_hand(&self, cookie: impl Into<Name>, tag: Option<&Name>) -> Result<(), Error> {
+        let cookie = &cookie.into();
         let inner = &self.inner;
         let mode = if tag.is_some() { LockMode::Shared } else { LockMode::Exclusive };
-        let tag = tag.unwrap_or_default().to_owned();
+        let tag = tag.cloned().unwrap_or_default();
         let options = LockOptions { cookie: cookie.to_owned(), tag, ..LockOptions::default() };
         match inner.io.lock(&*inner.header, LOCK, mode, &options).await {
             Err(e) if [EBUSY, Errno::EEXIST].contains(&e.errno()) => {
@@ -82,7 +83,8 @@ impl Image {
     ///
     /// # Errors
     /// [`Error::NoLock`].
-    pub async fn unlock_by_hand(&self, cookie: &str) -> Result<(), Error> {
+    pub async fn unlock_by_hand(&self, cookie: impl Into<Name>) -> Result<(), Error> {
+        let cookie = &cookie.into();
         let inner = &self.inner;
         match inner.io.unlock(&*inner.header, LOCK, cookie).await {
             Err(e) if e.is_not_found() => return Err(Error::NoLock(cookie.to_owned())),
@@ -95,9 +97,15 @@ impl Image {
     ///
     /// # Errors
     /// [`Error::NoLock`] if it does not hold it under this cookie.
-    pub async fn break_lock(&self, client: EntityNum, cookie: &str, evicted: Evicted) -> Result<(), Error> {
+    pub async fn break_lock(
+        &self,
+        client: EntityNum,
+        cookie: impl Into<Name>,
+        evicted: Evicted,
+    ) -> Result<(), Error> {
+        let cookie = &cookie.into();
         let inner = &self.inner;
-        let no_lock = || Error::NoLock(format!("{client} ({cookie})"));
+        let no_lock = || Error::NoLock(format!("{client} ({cookie})").into());
         let holders = self.lock_info().await?.holders;
         let holder = holders.iter().find(|holder| holder.client == client && holder.cookie == cookie);
         let holder = holder.ok_or_else(no_lock)?;

@@ -6,7 +6,7 @@ use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use loligo_rados::{IoCtx, ReadOp, SnapId};
 use loligo_stripe::Layout;
 use loligo_wire::rbd::{Migration, ParentSpec, SnapInfo, SnapKind, feature};
-use loligo_wire::{Decode, DecodeError, Reader, UTime};
+use loligo_wire::{Decode, DecodeError, Name, Reader, UTime};
 
 use crate::call::{asking, next};
 use crate::image::Moving;
@@ -149,12 +149,13 @@ impl View {
     }
 
     /// The snapshot of this name that a user made.
-    pub fn snapshot(&self, name: &str) -> Result<&Snapshot, Error> {
+    pub fn snapshot(&self, name: impl Into<Name>) -> Result<&Snapshot, Error> {
+        let name = &name.into();
         self.snapshot_of(name, &SnapKind::User)
     }
 
     /// The snapshot of this name that was made by this.
-    pub(crate) fn snapshot_of(&self, name: &str, kind: &SnapKind) -> Result<&Snapshot, Error> {
+    pub(crate) fn snapshot_of(&self, name: &Name, kind: &SnapKind) -> Result<&Snapshot, Error> {
         let named = |snap: &&Snapshot| snap.info.kind == *kind && snap.info.name == name;
         self.snapshots.iter().find(named).ok_or_else(|| Error::NoSnapshot(name.to_owned()))
     }
@@ -165,7 +166,7 @@ impl View {
     }
 
     /// The snapshot in the trash of snapshots that is called so there.
-    pub(crate) fn trashed(&self, name: &str) -> Option<SnapId> {
+    pub(crate) fn trashed(&self, name: &Name) -> Option<SnapId> {
         let in_trash = |snap: &&Snapshot| matches!(snap.info.kind, SnapKind::Trash { .. });
         let mut found = self.snapshots.iter().filter(in_trash).filter(|snap| snap.info.name == name);
         found.next().map(|snap| snap.info.id)
@@ -212,7 +213,7 @@ impl View {
 }
 
 /// Reads an image's header.
-pub(crate) async fn load(io: &IoCtx, header: &str, format: Format) -> Result<(Fixed, View), Error> {
+pub(crate) async fn load(io: &IoCtx, header: &Name, format: Format) -> Result<(Fixed, View), Error> {
     if format == Format::First {
         return old::load(io, header).await;
     }
@@ -234,7 +235,7 @@ pub(crate) async fn load(io: &IoCtx, header: &str, format: Format) -> Result<(Fi
     }
 }
 
-async fn load_image(io: &IoCtx, header: &str) -> Result<(Fixed, View, Vec<u64>), Error> {
+async fn load_image(io: &IoCtx, header: &Name) -> Result<(Fixed, View, Vec<u64>), Error> {
     let head = |w: &mut loligo_wire::Writer| w.u64(SnapId::HEAD.0);
     let nothing = |_: &mut loligo_wire::Writer| {};
     let mut op = ReadOp::new();
@@ -301,7 +302,7 @@ async fn load_image(io: &IoCtx, header: &str) -> Result<(Fixed, View, Vec<u64>),
 }
 
 /// The snapshots, oldest first, of ids newest first, as the header gives them.
-async fn load_snapshots(io: &IoCtx, header: &str, ids: &[u64]) -> Result<Vec<Snapshot>, Error> {
+async fn load_snapshots(io: &IoCtx, header: &Name, ids: &[u64]) -> Result<Vec<Snapshot>, Error> {
     let pages: Vec<Vec<u64>> = ids.chunks(SNAPS_AT_A_TIME).map(<[u64]>::to_vec).collect();
     let loaded = stream::iter(pages).map(|ids| load_page(io, header, ids));
     let mut snapshots: Vec<Snapshot> = loaded.buffered(PAGES_AT_ONCE).try_concat().await?;
@@ -309,7 +310,7 @@ async fn load_snapshots(io: &IoCtx, header: &str, ids: &[u64]) -> Result<Vec<Sna
     Ok(snapshots)
 }
 
-async fn load_page(io: &IoCtx, header: &str, ids: Vec<u64>) -> Result<Vec<Snapshot>, Error> {
+async fn load_page(io: &IoCtx, header: &Name, ids: Vec<u64>) -> Result<Vec<Snapshot>, Error> {
     let op = ids.iter().fold(ReadOp::new(), |op, id| {
         SNAP_CALLS.iter().fold(op, |op, method| asking(op, method, |w| w.u64(*id)))
     });
