@@ -65,5 +65,7 @@ mod sync;
 
 pub use combiner::{Combined, Combiner, Discarded};
 pub use error::PushError;
-pub use lane::{Action, Bound, Lane};
+pub use inbox::Action;
+pub use lane::Lane;
+pub use room::Bound;
 pub use run::{Run, RunEnd};

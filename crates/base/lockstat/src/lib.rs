@@ -86,6 +86,7 @@ mod class;
 mod clock;
 mod counters;
 mod histogram;
+mod kind;
 mod locks;
 mod mode;
 mod observe;
@@ -98,10 +99,11 @@ mod tracked;
 pub use check::blocking_point;
 pub use class::Class;
 pub use counters::reset;
+pub use kind::Kind;
 pub use locks::{
     AdaptiveMutex, AdaptiveMutexGuard, HeavyMutex, HeavyMutexGuard, Lock, Mutex, MutexGuard, RwLock,
     RwLockReadGuard, RwLockWriteGuard, SpinLock, SpinLockGuard,
 };
 pub use mode::{Mode, mode, set_mode};
 pub use observe::{Observing, Wait, observe, waited_by_this_thread};
-pub use report::{ClassReport, Kind, Report, Site, Times, report};
+pub use report::{ClassReport, Report, Site, Times, report};
