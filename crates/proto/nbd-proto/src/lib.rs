@@ -1,10 +1,24 @@
-//! The protocol without I/O: bytes in, bytes and questions out. No sockets, no clock, no threads.
+//! The NBD protocol without I/O: bytes in, bytes and questions out. No sockets, no clock, no threads.
 //!
 //! A connection begins with a [`Handshake`], which is fed what the client sends and asks for what it must
 //! know about exports ([`Asked`]); it ends with the [`Style`] in which requests and replies are written. Then
 //! a [`Decoder`] reads [`Request`]s, [`Request::check`] says what they want of the export as an [`Io`], and
 //! replies are written by an [`Encoder`]. [`Joining`] is the handshake from the other side, for the kernel's
 //! client.
+//!
+//! ```
+//! use bytes::BytesMut;
+//! use loligo_nbd_proto::{Asked, Handshake};
+//!
+//! let (mut from_client, mut to_client) = (BytesMut::new(), BytesMut::new());
+//! let mut handshake = Handshake::new(false);
+//! handshake.greet(&mut to_client);
+//! assert!(to_client.starts_with(b"NBDMAGICIHAVEOPT"));
+//! // The client's flags, and the option NBD_OPT_ABORT without data.
+//! from_client.extend_from_slice(&3_u32.to_be_bytes());
+//! from_client.extend_from_slice(b"IHAVEOPT\0\0\0\x02\0\0\0\0");
+//! assert!(matches!(handshake.next(&mut from_client, &mut to_client), Ok(Some(Asked::End))));
+//! ```
 //!
 //! Whatever a client sends is either answered, with an error if it makes no sense, or ends its connection
 //! ([`Broken`]). Memory is taken for what has come, never for what is announced.
@@ -17,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod fuzz;
 mod handshake;
 mod joining;
 mod reply;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use loligo_nbd::fuzz;
+use loligo_nbd_proto::fuzz;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 

@@ -2,7 +2,7 @@
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
-use crate::proto::{
+use crate::{
     Asked, Can, Decoder, Encoder, Export, Extent, Handshake, Io, Order, PAYLOAD_MAX, Piece, Refused, Sink,
     Style, To,
 };
