@@ -1,4 +1,4 @@
-//! What a push costs: `cargo run --release -p loligo-lane --example producers`
+//! What a push costs: `cargo bench -p loligo-lane --bench producers`
 //!
 //! N threads push to one queue and do other work; who is told to run the queue does so at once, with all that
 //! is there. Side by side, in rounds:

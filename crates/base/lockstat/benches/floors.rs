@@ -1,5 +1,4 @@
-//! What locks cost, beside `parking_lot`'s and `std`'s: `cargo run --release -p loligo-lockstat --example
-//! floors`
+//! What locks cost, beside `parking_lot`'s and `std`'s: `cargo bench -p loligo-lockstat --bench floors`
 //!
 //! Three tables, each the median of several rounds in which all candidates take turns, so that what else the
 //! machine does hits them alike:

@@ -29,7 +29,7 @@
 //! load of the mode (a line that is never written) and one store of the caller's place to the line that the
 //! lock itself lies in; no clock is read. What there is to count is counted after the lock has been released.
 //! [`Mode::Full`] counts each acquisition and times one in eight, [`Mode::Exact`] each: that takes two
-//! readings of the processor's time-stamp counter. `cargo run --release -p loligo-lockstat --example floors`
+//! readings of the processor's time-stamp counter. `cargo bench -p loligo-lockstat --bench floors`
 //! measures it.
 //!
 //! A `try_lock` never waits, and one that fails is no wait: no report counts it.

@@ -1,4 +1,4 @@
-//! What a log call costs its caller: `cargo run --release -p loligo-logring --example log_cost`
+//! What a log call costs its caller: `cargo bench -p loligo-logring --bench log_cost`
 //!
 //! N threads log `sent {} frames to {}` with a number and an address. Side by side, alternating, in rounds:
 //!

@@ -2,7 +2,7 @@
 //! 64, and how long one takes. Method: 32 MiB of 8 objects are in a cache of 64 MiB; threads read random
 //! blocks of them; the time of each 16th read is taken.
 //!
-//! `cargo run --release -p loligo-cache --example cached_reads [SECONDS]`
+//! `cargo bench -p loligo-cache --bench cached_reads [SECONDS]`
 
 use std::convert::Infallible;
 use std::sync::Barrier;
@@ -38,7 +38,7 @@ impl Backend for Zeros {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let seconds = std::env::args().nth(1).map_or(Ok(3.0), |arg| arg.parse())?;
+    let seconds = std::env::args().skip(1).find(|arg| arg != "--bench").map_or(Ok(3.0), |arg| arg.parse())?;
     let time = Duration::try_from_secs_f64(seconds)?;
     let file = Cache::new(Options::of_size(64 << 20)).open("f", Zeros);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;

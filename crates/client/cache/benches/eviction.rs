@@ -5,7 +5,7 @@
 //! lock as well. Then the same sequences of blocks through both, each with room for the same number of
 //! blocks: the part that is found.
 //!
-//! `cargo run --release -p loligo-cache --example eviction [SECONDS]`
+//! `cargo bench -p loligo-cache --bench eviction [SECONDS]`
 
 use std::convert::Infallible;
 use std::hint::black_box;
@@ -58,7 +58,7 @@ impl Backend for Zeros {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let seconds = std::env::args().nth(1).map_or(Ok(1.0), |arg| arg.parse())?;
+    let seconds = std::env::args().skip(1).find(|arg| arg != "--bench").map_or(Ok(1.0), |arg| arg.parse())?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
     hits(Duration::try_from_secs_f64(seconds)?, &runtime)?;
     println!("\n{:<40} {:>12} {:>12}", "found of what is looked for", "ours", "quick_cache");

@@ -1,7 +1,7 @@
 //! How many small operations a second, and what one costs this process.
 //!
 //! ```text
-//! cargo run --release -p loligo-rados --example bench4k -- [-c CONF] [POOL] [write|read] [SECONDS] [DEPTH] [BYTES]
+//! cargo bench -p loligo-rados --bench bench4k -- [-c CONF] [POOL] [write|read] [SECONDS] [DEPTH] [BYTES]
 //! ```
 //! Compare with `rados bench SECONDS write -b BYTES -t DEPTH`.
 
@@ -17,7 +17,7 @@ use loligo_rados::{Builder, Error, IoCtx};
 const OBJECTS: u64 = 1024;
 
 fn main() -> ExitCode {
-    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    let mut args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     let workers = std::env::var("WORKERS").ok().and_then(|n| n.parse().ok()).unwrap_or(2);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(workers).enable_all().build();
     let result = Builder::new().args(&mut args).map_err(Error::from).and_then(|builder| {

@@ -2,7 +2,7 @@
 //! one of them dies with all operations in flight to it, and the map says so.
 //!
 //! ```text
-//! cargo run --release -p loligo-rados --example retarget -- [OPERATIONS] [BYTES]
+//! cargo bench -p loligo-rados --bench retarget -- [OPERATIONS] [BYTES]
 //! ```
 
 #[path = "../tests/fake/mod.rs"]
@@ -21,7 +21,8 @@ const ROUNDS: usize = 9;
 
 #[tokio::main]
 async fn main() {
-    let mut args = std::env::args().skip(1).map(|arg| arg.parse().expect("a number"));
+    let mut args =
+        std::env::args().skip(1).filter(|arg| arg != "--bench").map(|arg| arg.parse().expect("a number"));
     let (ops, bytes) = (args.next().unwrap_or(10_000), args.next().unwrap_or(4096));
     let mut rounds = Vec::new();
     for _ in 0..ROUNDS {

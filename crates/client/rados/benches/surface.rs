@@ -2,7 +2,7 @@
 //! snapshots.
 //!
 //! ```text
-//! cargo run --release -p loligo-rados --example surface -- [-c CONF] [POOL]
+//! cargo bench -p loligo-rados --bench surface -- [-c CONF] [POOL]
 //! ```
 //! Run it against `loligo serve` and against a stock OSD; objects stay in the pool.
 
@@ -36,7 +36,7 @@ const SNAPSHOTS: usize = 21;
 const IN_FLIGHT: usize = 32;
 
 fn main() -> ExitCode {
-    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    let mut args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     let result = Builder::new().args(&mut args).map_err(Error::from).and_then(|builder| {
         let pool = args.first().cloned().unwrap_or_else(|| "p".to_owned());

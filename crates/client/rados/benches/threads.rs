@@ -2,7 +2,7 @@
 //! harness.
 //!
 //! ```text
-//! cargo run --release -p loligo-rados --example threads -- [-c CONF] [ours|librados] [POOL] [THREADS] [SECONDS] [write|read] [BYTES]
+//! cargo bench -p loligo-rados --bench threads -- [-c CONF] [ours|librados] [POOL] [THREADS] [SECONDS] [write|read] [BYTES]
 //! ```
 //! All threads share one client, and each has an object of its own. Run both against the same server, in
 //! turn; librados is the machine's `librados.so.2`.
@@ -36,7 +36,7 @@ fn main() -> ExitCode {
 }
 
 fn run() -> Outcome<()> {
-    let mut args: Vec<String> = std::env::args().skip(1).collect();
+    let mut args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
     let conf = args.iter().position(|arg| arg == "-c").and_then(|at| args.get(at + 1).cloned());
     let conf = conf.or_else(|| std::env::var("CEPH_CONF").ok());
     let builder = Builder::new().args(&mut args)?;

@@ -2,7 +2,7 @@
 //! processor time?
 //!
 //! ```text
-//! cargo run --release -p loligo-msgr --features testing --example echo_bench [-- SECONDS [WORKERS [DEPTH [WORK_NS]]]]
+//! cargo bench -p loligo-msgr --features testing --bench echo_bench [-- SECONDS [WORKERS [DEPTH [WORK_NS]]]]
 //! ```
 //!
 //! Client and server are two messengers, each on a runtime of its own with two worker threads, in one

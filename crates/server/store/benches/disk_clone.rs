@@ -1,7 +1,7 @@
 //! What the first write to an object after a snapshot costs on a store on disk, beside a plain write, without
 //! a network.
 //!
-//! `cargo run --release -p loligo-store --example disk_clone DIR [MIB]` makes an image of that many MiB
+//! `cargo bench -p loligo-store --bench disk_clone DIR [MIB]` makes an image of that many MiB
 //! (1,024) of objects of 4 MiB in a new directory. Then, in three rounds: 4 KiB at a random place of each
 //! object; and the same after a snapshot, as an OSD does it: a clone and the write in one transaction, to a
 //! clone of a new name in each round. One write at a time; a round ends when a checkpoint has written all of
@@ -50,7 +50,7 @@ struct Image {
 }
 
 fn main() {
-    let mut args = env::args().skip(1);
+    let mut args = env::args().skip(1).filter(|arg| arg != "--bench");
     let dir = PathBuf::from(args.next().expect("a directory"));
     let mib: u64 = args.next().map_or(1024, |n| n.parse().expect("a number"));
     fs::create_dir_all(&dir).expect("a directory");

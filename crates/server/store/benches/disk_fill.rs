@@ -1,7 +1,7 @@
 //! What many small objects cost a store on disk, without a network: memory while they are written, and how
 //! long the store takes to open after it was closed and after its process was killed.
 //!
-//! `cargo run --release -p loligo-store --example disk_fill DIR [OBJECTS] [CACHE_MIB] [JOURNAL_MIB]` fills a
+//! `cargo bench -p loligo-store --bench disk_fill DIR [OBJECTS] [CACHE_MIB] [JOURNAL_MIB]` fills a
 //! new directory; with the directory of an earlier run it only opens the store. The last line of the first
 //! run says how the next one shall begin.
 
@@ -48,7 +48,7 @@ struct Pg {
 }
 
 fn main() {
-    let mut args = env::args().skip(1);
+    let mut args = env::args().skip(1).filter(|arg| arg != "--bench");
     let dir = PathBuf::from(args.next().expect("a directory"));
     let mut number = |default| args.next().map_or(default, |n| n.parse().expect("a number"));
     let (objects, cache_mib): (u64, u64) = (number(5_000_000), number(64));

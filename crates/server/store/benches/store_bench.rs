@@ -1,5 +1,5 @@
 //! Nanoseconds of processor time that operations of the memory store take:
-//! `cargo run --release -p loligo-store --example store_bench [OBJECTS]`.
+//! `cargo bench -p loligo-store --bench store_bench [OBJECTS]`.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -28,7 +28,11 @@ impl CommitListener for Deaf {
 }
 
 fn main() {
-    let objects: u32 = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(1_000_000);
+    let objects: u32 = std::env::args()
+        .skip(1)
+        .find(|arg| arg != "--bench")
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(1_000_000);
     let store = MemoryStore::new(u64::MAX);
     let open =
         |seed| store.open(PgId { pool: PoolId(1), seed }, Arc::new(Deaf)).expect("memory never refuses");
