@@ -5,11 +5,13 @@
 
 mod audit;
 mod bench;
+mod compat;
 mod cycles;
 mod failures;
 mod lint;
 mod miri;
 mod process;
+mod slowest;
 mod stock;
 mod suites;
 mod test;
