@@ -11,7 +11,7 @@ use serde_json::Value;
 use serde_json::ser::{Formatter, Serializer};
 
 /// What a word of the command line names, or holds: an object, an attribute, a key, a value.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Default, Clone, PartialEq, Eq)]
 pub(crate) struct Name(Vec<u8>);
 
 impl Name {

@@ -13,7 +13,7 @@ use super::{Bar, Place, config, list, named_so, new_copy, show};
 use crate::args::Format;
 use crate::failure::{Context, Failure};
 use crate::name::{self, Name};
-use crate::object::print_lines;
+use crate::stdio::print_lines;
 
 pub(super) async fn rename(place: &Place, image: &str, to: &str) -> Result<(), Failure> {
     let what = format!("rename {image} to {to}");
