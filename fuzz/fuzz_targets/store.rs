@@ -3,5 +3,5 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|data: &[u8]| {
-    loligo_store::fuzz::store(data);
+    loligo_store_disk::fuzz::store(data);
 });

@@ -17,7 +17,7 @@ const PACKAGES: [(&str, &[&str]); 3] = [
 /// What Miri cannot run: it has no such system calls.
 const LEFT_OUT: [&str; 2] = [
     "loligo-logring: signal handlers (crash.rs) and the tests of whole programs",
-    "loligo-store: the ring of the disk reader (ring.rs), which is io_uring's",
+    "loligo-store-disk: the ring of the disk reader (ring.rs), which is io_uring's",
 ];
 
 /// Tests wait for real time and read files of the system.

@@ -83,7 +83,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.disks > 0 {
         println!("== {} simulated disks", options.disks);
         let mut failing = cargo();
-        failing.args(["test", "--release", "--package", "loligo-store", "disk::"]);
+        failing.args(["test", "--release", "--package", "loligo-store-disk", "--lib"]);
         failing.env("LOLIGO_STORE_SEEDS", options.disks.to_string()).env("LOLIGO_STORE_SEED", &seed);
         succeed(&mut failing)?;
     }

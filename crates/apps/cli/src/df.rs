@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use indicatif::HumanBytes;
 use loligo_mon::StateFile;
 use loligo_rados::{ClusterStatfs, PoolStat, Rados};
-use loligo_store::disk::usage;
+use loligo_store_disk::usage;
 use loligo_wire::PoolId;
 use serde_json::{Value, json};
 

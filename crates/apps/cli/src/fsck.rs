@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use indicatif::{ProgressBar, ProgressStyle};
 use loligo_server::check_dir;
-use loligo_store::disk::{Checked, Finding, RepairListener, check, repair};
+use loligo_store_disk::{Checked, Finding, RepairListener, check, repair};
 use serde_json::{Value, json};
 
 use crate::failure::{Context, Failure};

@@ -18,8 +18,8 @@
 //! - [`blocking`] is the same without `async`.
 //! - [`Trace`] writes when each operation was new, queued, acked and done ([`Builder::trace`]).
 //!
-//! Inside, `monc` keeps a session with a monitor, `mgrc` one with the active manager if one is wanted, and
-//! `objecter` carries operations to the OSDs. An operation that is lost on the way (a lost connection, a map
+//! Below, [`Cluster`] keeps sessions with a monitor and, if one is wanted, with the active manager; `objecter`
+//! carries operations to the OSDs. An operation that is lost on the way (a lost connection, a map
 //! that moves the object) is sent again under the same number until it is answered; the OSD knows it again,
 //! so that an append happens once.
 //!
@@ -33,16 +33,11 @@
 pub mod blocking;
 mod builder;
 mod core;
-mod dial;
-mod discover;
 mod error;
 mod ioctx;
-mod mgrc;
-mod monc;
 mod objecter;
 mod rados;
 mod trace;
-mod waits;
 
 pub use builder::Builder;
 pub use error::{Errno, Error};
@@ -52,6 +47,7 @@ pub use ioctx::{
     Outcome, PoolSnapshot, ReadFrom, ReadOp, Watch, WatchNews, WatcherId, WhenFull, WriteOp, WriteOptions,
 };
 pub use loligo_cephx::conf::{Conf, ConfError, Environment, Options};
+pub use loligo_cluster::{Cluster, Reason, Wait, WaitGuard, Waiter, Waits};
 pub use loligo_wire::message::mon::ClusterStatfs;
 pub use loligo_wire::message::osd::{CmpOp, ObjectSnaps, OmapKeys, OmapPairs, OpFlags, SnapClone};
 pub use loligo_wire::message::osd::{
@@ -62,4 +58,3 @@ pub use loligo_wire::{OsdId, PgId, PoolId, SnapId};
 pub use objecter::{InFlight, Request, Resent, WaitsFor};
 pub use rados::Rados;
 pub use trace::{Trace, Traced};
-pub use waits::{Reason, Wait, WaitGuard, Waiter, Waits};

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use loligo_cluster::{Cluster, Reason, ToMgr, WaitGuard, Waiter};
 use loligo_wire::message::mon::{
     ClusterStatfs, MCommand, MGetPoolStats, MGetPoolStatsReply, MMonCommand, MMonCommandAck, MPoolOp,
     MPoolOpReply, MStatfs, MStatfsReply, PaxosHeader, PoolOpCode,
@@ -17,14 +18,8 @@ use loligo_wire::{Epoch, GlobalId, OsdId, PgId, PoolId, SnapId, Uuid};
 
 use crate::core::{Core, Lifeline};
 use crate::error::Errno;
-use crate::mgrc::{Service, ToMgr};
 use crate::objecter::{Addressee, InFlight, Request, Resent};
-use crate::waits::{Reason, WaitGuard, Waiter};
 use crate::{Builder, Error, IoCtx};
-
-/// How long to wait for a manager to let a service's daemon go
-/// (`mgr_client_service_daemon_unregister_timeout`).
-const UNREGISTER_MAX: Duration = Duration::from_secs(1);
 
 /// A client of a cluster. Clones share everything; with the last one, and the last [`IoCtx`], the client
 /// ends.
@@ -48,29 +43,37 @@ impl Rados {
     /// Waits until they are; as a daemon of a service it says good-bye first, and waits up to a second for
     /// the manager to hear it.
     pub async fn shutdown(&self) {
-        self.core().mgrc.unregister(UNREGISTER_MAX).await;
+        let cluster = self.cluster();
+        cluster.unregister_service().await;
+        cluster.close();
         self.lifeline.close();
-        self.core().messenger.shutdown().await;
+        cluster.shutdown().await;
     }
 
     pub(crate) fn core(&self) -> &Arc<Core> {
         &self.lifeline.core
     }
 
+    /// What clients of other daemons need of this client: sessions with monitors and managers, maps, tickets,
+    /// connections. They [register](Cluster::register) with it.
+    pub fn cluster(&self) -> &Cluster {
+        &self.core().cluster
+    }
+
     /// The cluster's id.
     pub fn fsid(&self) -> Uuid {
         let map_s = self.core().objecter.view().map().fsid;
-        self.core().monc.fsid().unwrap_or(map_s)
+        self.core().cluster.fsid().unwrap_or(map_s)
     }
 
     /// What the monitors' configuration database has for this client (`ceph config set client …`), by option.
     pub fn monitors_settings(&self) -> BTreeMap<String, String> {
-        self.core().monc.config()
+        self.core().cluster.monitors().config()
     }
 
     /// The number that the monitors have given this client.
     pub fn instance_id(&self) -> GlobalId {
-        self.core().auth.global_id()
+        self.core().cluster.instance_id()
     }
 
     /// The epoch of the map that operations are placed by now.
@@ -104,13 +107,13 @@ impl Rados {
     /// # }
     /// ```
     pub fn observe(&self) -> InFlight {
-        InFlight::new(Arc::downgrade(self.core()))
+        InFlight::new(Arc::downgrade(&self.core().objecter))
     }
 
     /// Shows that something waits for `reason`, until the guard is dropped: for waits of libraries over this
     /// one.
     pub fn waits_for(&self, reason: Reason) -> WaitGuard {
-        self.core().waits.enter(Waiter::Operation, reason)
+        self.core().cluster.waits().enter(Waiter::Operation, reason)
     }
 
     /// What the last change of the map that moved operations had sent again, and how long that took; zeros
@@ -307,7 +310,7 @@ impl Rados {
         // cluster.
         let fsid = if to == ToMgr::Cluster { Uuid::default() } else { self.fsid() };
         let command = MCommand { fsid, cmd: vec![command.to_owned()], input };
-        let reply = self.patiently(self.core().mgrc.command(to, command)).await?;
+        let reply = self.patiently(self.core().cluster.managers().command(to, command)).await?;
         answered(reply.result, reply.status, reply.output)
     }
 
@@ -367,8 +370,7 @@ impl Rados {
         daemon: &str,
         metadata: BTreeMap<String, String>,
     ) -> Result<(), Error> {
-        let service = Service::new(service, daemon, self.core().monc.hostname(), metadata)?;
-        self.core().mgrc.register(service)
+        self.core().cluster.register_service(service, daemon, metadata)
     }
 
     /// Replaces the status of the service's daemon that this client is. It is told with the next report, of
@@ -377,11 +379,11 @@ impl Rados {
     /// # Errors
     /// ENOENT if this client is not a daemon.
     pub fn update_service_status(&self, status: BTreeMap<String, String>) -> Result<(), Error> {
-        self.core().mgrc.set_status(status)
+        self.core().cluster.managers().set_status(status)
     }
 
     async fn ask<A: Message>(&self, body: &impl Message) -> Result<A, Error> {
-        let answer = self.patiently(self.core().monc.request(|_| Msg::new(body))).await?;
+        let answer = self.patiently(self.core().cluster.monitors().request(|_| Msg::new(body))).await?;
         answer.open().map_err(|source| Error::Decode { what: A::NAME, source })
     }
 

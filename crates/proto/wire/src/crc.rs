@@ -2,10 +2,14 @@
 //! (`src/include/crc32c.h`).
 
 use az::SaturatingAs as _;
-use crc_fast::{CrcAlgorithm, Digest};
+use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
 
 /// Continues the checksum `crc` over `data`. Start with `0` or `u32::MAX`, as the format at hand says.
 pub fn crc32c(crc: u32, data: &[u8]) -> u32 {
+    // The usual seed has a way of its own, which copies no tables.
+    if crc == u32::MAX {
+        return !crc32_iscsi(data);
+    }
     // A digest's state is the checksum before the final inversion that others make and Ceph does not.
     let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, crc.into());
     digest.update(data);

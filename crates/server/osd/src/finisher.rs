@@ -13,7 +13,9 @@ use std::thread::{self, Thread};
 use loligo_lane::{Action, Lane};
 use loligo_lockstat::Class;
 use loligo_msgr::Cork;
+use loligo_store::BatchListener;
 use loligo_wire::message::Msg;
+use smallvec::SmallVec;
 
 use crate::replies::Replies;
 use crate::slot::Asker;
@@ -101,13 +103,12 @@ impl Finisher {
     /// would be awake for each.
     fn wake(&self) {
         let Some(thread) = self.thread.get_or_init(|| self.start()) else { return self.shared.run() };
-        let is_left = TO_WAKE.with_borrow_mut(|to_wake| match to_wake {
-            Some(other) => other.id() == thread.id(),
-            None => {
-                let is_left = loligo_store::behind_answers(wake_left);
-                *to_wake = is_left.then(|| thread.clone());
-                is_left
+        let is_left = BEHIND.with_borrow_mut(|batch| {
+            let Some(Batch { to_wake, .. }) = batch else { return false };
+            if !to_wake.iter().any(|other| other.id() == thread.id()) {
+                to_wake.push(thread.clone());
             }
+            true
         });
         if !is_left {
             thread.unpark();
@@ -157,41 +158,59 @@ impl Shared {
 pub(crate) type Leaving = (Arc<dyn Asker>, Msg, Held);
 
 thread_local! {
-    /// A finisher's thread, to be woken when the store has given all answers that it has.
-    static TO_WAKE: RefCell<Option<Thread>> = const { RefCell::new(None) };
-    /// Placement groups whose answers leave when the store has given all that it has.
-    static GATHERED: RefCell<Vec<Arc<Replies>>> = const { RefCell::new(Vec::new()) };
+    /// What follows from the answers that the store gives in this thread; nothing if it gives none.
+    static BEHIND: RefCell<Option<Batch>> = const { RefCell::new(None) };
+}
+
+/// What is done behind the last answer of a batch.
+#[derive(Default)]
+struct Batch {
+    /// Threads of finishers that are to be woken.
+    to_wake: SmallVec<[Thread; 1]>,
+    /// Placement groups whose answers leave.
+    groups: Vec<Arc<Replies>>,
+}
+
+/// Hears of the store's batches: what its answers cause leaves together.
+pub(crate) struct Gatherer;
+
+impl BatchListener for Gatherer {
+    fn begins(&self) {
+        BEHIND.with_borrow_mut(|batch| {
+            batch.get_or_insert_default();
+        });
+    }
+
+    fn ended(&self) {
+        // What comes of it is of no batch any more.
+        let Some(Batch { to_wake, groups }) = BEHIND.take() else { return };
+        to_wake.iter().for_each(Thread::unpark);
+        if !groups.is_empty() {
+            send_all(groups, Vec::new());
+        }
+    }
 }
 
 /// Whether this thread is one of the store's that gives several answers: what comes of them leaves together,
 /// behind the last.
 pub(crate) fn gathers() -> bool {
-    GATHERED.with_borrow(|gathered| !gathered.is_empty()) || loligo_store::gives_answers()
+    BEHIND.with_borrow(Option::is_some)
 }
 
 /// Has the answers of a placement group leave behind the last answer that the store gives in this thread,
 /// which [gathers] and has become their sender.
 pub(crate) fn gather(group: Option<Arc<Replies>>) {
     let Some(group) = group else { return };
-    let is_left = GATHERED.with_borrow_mut(|gathered| {
-        if gathered.is_empty() && !loligo_store::behind_answers(send_gathered) {
-            return Some(group);
+    let is_alone = BEHIND.with_borrow_mut(|batch| match batch {
+        Some(batch) => {
+            batch.groups.push(group);
+            None
         }
-        gathered.push(group);
-        None
+        None => Some(group),
     });
-    if let Some(group) = is_left {
+    if let Some(group) = is_alone {
         send_all(vec![group], Vec::new());
     }
-}
-
-fn wake_left() {
-    let thread = TO_WAKE.take();
-    thread.iter().for_each(Thread::unpark);
-}
-
-fn send_gathered() {
-    send_all(GATHERED.take(), Vec::new());
 }
 
 fn send_items(items: impl Iterator<Item = Item>) {
@@ -241,10 +260,15 @@ fn leave(leaving: Vec<Leaving>) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicUsize;
     use std::sync::mpsc;
 
+    use loligo_store::BatchListeners;
+    use loligo_wire::Eversion;
+
     use super::*;
-    use crate::unread::Held;
+    use crate::replies::{Key, Place, Reply};
+    use crate::slot::Helpers;
 
     /// Somebody whose answers cannot be given.
     struct Faulty;
@@ -257,6 +281,45 @@ mod tests {
         fn cork(&self) -> Option<Cork<'_>> {
             None
         }
+    }
+
+    /// Somebody who counts what he gets.
+    #[derive(Default)]
+    struct Counts(AtomicUsize);
+
+    impl Asker for Counts {
+        fn answer(&self, _: Msg) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+
+        fn cork(&self) -> Option<Cork<'_>> {
+            None
+        }
+    }
+
+    #[test]
+    fn what_the_store_answers_together_leaves_behind_the_last_answer() {
+        let asker = Arc::new(Counts::default());
+        let replies = Replies::new(&Helpers::default());
+        let give = |number| {
+            let msg = Msg::new(&loligo_wire::message::osd::MOSDMap::default());
+            let place = Place { key: Key { conn: 1, hash: 1 }, number, is_reserved: false };
+            let asker = Arc::clone(&asker) as Arc<dyn Asker>;
+            let reply = Reply { asker, msg, hold: Held::default(), track: None, place };
+            replies.give(Eversion::default(), reply);
+        };
+        let arrived = || asker.0.load(Ordering::Relaxed);
+        let batches = BatchListeners::default();
+        // Of two OSDs over one store both listen.
+        (0..2).for_each(|_| batches.add(Arc::new(Gatherer)));
+        batches.together(|| {
+            give(1);
+            give(2);
+            assert_eq!(arrived(), 0, "the last answer is still to come");
+        });
+        assert_eq!(arrived(), 2);
+        give(3);
+        assert_eq!(arrived(), 3, "alone it leaves at once");
     }
 
     #[test]

@@ -61,8 +61,8 @@ fn run(op: MOSDOp) -> Result<(), StoreError> {
         data_len: op.ops.iter().map(|op| op.data.len()).sum(),
         ..Context::plain(1, Tid(7), Epoch(2), PoolId(1), 1)
     };
-    let mut execute = |op: MOSDOp| {
-        let msg = exec::execute(&context, op, &*collection, &mut state, &Counters::default());
+    let mut execute = |mut op: MOSDOp| {
+        let msg = exec::execute(&context, &mut op, &*collection, &mut state, &Counters::default());
         let Executed::Answer(msg, ..) = msg else { panic!("a store in memory with room answers") };
         let data: u64 = msg.data.iter().map(|part| part.len() as u64).sum();
         assert!(data <= 2 * WORK_BYTES, "{data} bytes of output");

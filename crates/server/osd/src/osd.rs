@@ -22,6 +22,7 @@ use loligo_wire::{EntityAddr, OsdId, PoolId, SnapId};
 use crate::errno::Errno;
 use crate::exec::{self, Budget, Context, Limits, Needs, PoolRules, Room, SnapContext};
 use crate::filing::by_pg;
+use crate::finisher::Gatherer;
 use crate::history::TrackedOp;
 use crate::place::{Places, Pool};
 use crate::scrub::Scrubs;
@@ -58,6 +59,7 @@ pub struct Osd {
 impl Osd {
     /// An OSD without a map: it answers nothing until [`Osd::set_map`].
     pub fn new(config: OsdConfig) -> Arc<Self> {
+        config.store.on_batches(Arc::new(Gatherer));
         Arc::new(Self {
             store: config.store,
             limits: config.limits,
@@ -237,8 +239,8 @@ impl Osd {
             ..Context::plain(session.client, tid, places.epoch(), id, pool.pool.pg_num())
         };
         let asker = Arc::clone(conn) as Arc<dyn Asker>;
-        let request =
-            Request { refusal, ..Request::new(asker, op, context, conn.hold(msg.len()), came.received) };
+        let mut request = Request::new(asker, op, context, conn.hold(msg.len()), came.received);
+        request.refusal = refusal;
         if slot.submit(request) {
             return ControlFlow::Continue(());
         }

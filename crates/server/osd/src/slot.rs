@@ -39,6 +39,8 @@ mod parked;
 mod turn;
 #[cfg(test)]
 mod unread;
+#[cfg(test)]
+mod work;
 
 /// The queue: held to take out all requests that are there; appending one takes no lock.
 static SLOT: Class = Class::new("osd.slot");
@@ -84,6 +86,9 @@ pub(crate) struct Slot {
     /// runs the lane.
     arrived: AtomicU64,
     parked: AtomicUsize,
+    /// Of each turn so far: whether a hand took it, and its work.
+    #[cfg(test)]
+    turns: std::sync::Mutex<Vec<(bool, u64)>>,
 }
 
 /// What changes from request to request.
@@ -100,9 +105,9 @@ pub(crate) struct SlotState {
     armed: Option<Instant>,
     /// Objects that a request waits for, with the requests that came for them since. A read that has its view
     /// of the object is not among them: nobody waits for its data but who asked for it.
-    pub(crate) waited_for: BTreeMap<ObjectName, VecDeque<Request>>,
+    pub(crate) waited_for: BTreeMap<ObjectName, VecDeque<Box<Request>>>,
     /// Requests of connections that must take answers first, by the connections' numbers.
-    parked: BTreeMap<u64, VecDeque<Request>>,
+    parked: BTreeMap<u64, VecDeque<Box<Request>>>,
     /// Who waits for the disk, to be told of.
     waits: Waits,
     /// Requests executed so far.
@@ -136,10 +141,10 @@ impl SlotState {
 
 /// What a slot's lane brings.
 enum Item {
-    New(Request),
+    New(Box<Request>),
     /// What the request waited for is there; under which number it did, and whether its object is kept from
     /// others.
-    Again(Request, u64, Option<ObjectName>),
+    Again(Box<Request>, u64, Option<ObjectName>),
     /// The moment that was asked for has come.
     Tick,
     /// This connection is gone.
@@ -280,9 +285,9 @@ impl Request {
         context: Context,
         hold: Hold,
         received: Instant,
-    ) -> Self {
+    ) -> Box<Self> {
         let hold = hold.into();
-        Self { asker, op, context, hold, received, refusal: None, place: None, arrival: 0 }
+        Box::new(Self { asker, op, context, hold, received, refusal: None, place: None, arrival: 0 })
     }
 
     fn key(&self) -> Key {
@@ -309,6 +314,8 @@ impl Slot {
             counters: Counters::default(),
             arrived: AtomicU64::new(0),
             parked: AtomicUsize::new(0),
+            #[cfg(test)]
+            turns: std::sync::Mutex::default(),
         })
     }
 
@@ -371,7 +378,7 @@ impl Slot {
     /// Takes a request: executes it here and now, or leaves it to whoever is executing. False if too many
     /// wait already.
     #[must_use]
-    pub(crate) fn submit(self: &Arc<Self>, request: Request) -> bool {
+    pub(crate) fn submit(self: &Arc<Self>, request: Box<Request>) -> bool {
         match self.lane.push(Item::New(request)) {
             Ok(Action::Submit) => self.run(),
             Ok(Action::Nothing) => {}
@@ -398,8 +405,8 @@ impl Slot {
                 return;
             }
             Item::Behind(name) => return self.execute_behind(name, turn),
-            Item::New(request) => {
-                let request = self.arrives(request);
+            Item::New(mut request) => {
+                self.arrives(&mut request);
                 match self.room_for(request).and_then(|request| self.behind_others(request)) {
                     Some(request) => (request, None),
                     None => return,
@@ -430,7 +437,7 @@ impl Slot {
     }
 
     /// Puts a request behind those that wait for its object, if there are any.
-    fn behind_others(&self, request: Request) -> Option<Request> {
+    fn behind_others(&self, request: Box<Request>) -> Option<Box<Request>> {
         let mut state = self.state.lock();
         if state.waited_for.is_empty() || exec::is_pg_request(&request.op) {
             return Some(request);
@@ -451,7 +458,7 @@ impl Slot {
     }
 
     /// The next request for an object that was waited for. If there is none, it is not waited for any more.
-    fn next_for(&self, name: &ObjectName) -> Option<Request> {
+    fn next_for(&self, name: &ObjectName) -> Option<Box<Request>> {
         let mut state = self.state.lock();
         let next = state.waited_for.get_mut(name).and_then(VecDeque::pop_front);
         let done = if next.is_none() { state.waited_for.remove(name) } else { None };
@@ -462,43 +469,49 @@ impl Slot {
 
     /// Executes a request; `kept` is its object if that is kept from others for it. True if it is kept still,
     /// as the request has to wait again.
-    fn execute(self: &Arc<Self>, request: Request, kept: Option<ObjectName>, turn: &mut Turn) -> bool {
+    fn execute(
+        self: &Arc<Self>,
+        mut request: Box<Request>,
+        kept: Option<ObjectName>,
+        turn: &mut Turn,
+    ) -> bool {
         let mut place = request.place.unwrap_or(Place { key: request.key(), number: 0, is_reserved: false });
-        let Request { asker, op, context, mut hold, received, refusal, arrival, .. } = request;
+        let (received, client) = (request.received, request.context.client);
         let reached = turn.before.map_or(received, |before| before.max(received));
-        let track = Track { received, reached, executed: None, client: context.client };
+        let track = Track { received, reached, executed: None, client };
         let executed = {
             let mut state = self.state.lock();
             if !place.is_reserved {
                 state.executed += 1;
                 place.number = state.executed;
             }
-            match refusal {
-                Some(errno) => exec::refuse(&context, op, errno),
-                None => exec::execute(&context, op, &*self.collection, &mut state, &self.counters),
+            let Request { context, op, refusal, .. } = &mut *request;
+            match refusal.take() {
+                Some(errno) => exec::refuse(context, op, errno),
+                None => exec::execute(context, op, &*self.collection, &mut state, &self.counters),
             }
         };
-        turn.did(context.budget.work() + context.data_len as u64);
+        turn.did(request.context.budget.work().max(request.context.data_len as u64));
+        let share = request.hold.share.take();
+        let is_answer = !request.context.writes;
         match executed {
-            Executed::Answer(reply, tells_of, effects) => {
+            Executed::Answer(msg, tells_of, effects) => {
                 if let Some(effects) = effects {
-                    self.apply(*effects, &asker);
+                    self.apply(*effects, &request.asker);
                 }
-                let len = reply.data_len() as u64;
+                let Request { asker, context, mut hold, .. } = *request;
                 hold.made = context.making.take();
-                hold.share = self.helpers.unread.count(&asker, hold.share.take(), len, !context.writes);
+                hold.share = self.helpers.unread.count(&asker, share, msg.data_len() as u64, is_answer);
                 let track = context.task.is_none().then_some(track);
-                let left = self.replies.give(tells_of, Reply { asker, msg: reply, hold, track, place });
+                let left = self.replies.give(tells_of, Reply { asker, msg, hold, track, place });
                 turn.before = left.or(turn.before);
                 false
             }
             Executed::Nothing => false,
-            Executed::Waits(op) => {
-                let place = Some(place);
-                let taken = context.budget.spent();
-                hold.share = self.helpers.unread.count(&asker, hold.share.take(), taken, !context.writes);
-                let request =
-                    Request { asker, op: *op, context, hold, received, refusal: None, place, arrival };
+            Executed::Waits => {
+                let taken = request.context.budget.spent();
+                request.hold.share = self.helpers.unread.count(&request.asker, share, taken, is_answer);
+                request.place = Some(place);
                 self.wait(request, track, kept)
             }
         }
@@ -572,7 +585,7 @@ impl Slot {
 
     /// Has a request executed again when what it waits for is there. True if its object is kept from others
     /// until then.
-    fn wait(self: &Arc<Self>, mut request: Request, track: Track, kept: Option<ObjectName>) -> bool {
+    fn wait(self: &Arc<Self>, mut request: Box<Request>, track: Track, kept: Option<ObjectName>) -> bool {
         let Some((number, wait)) = request.context.fetches.take_wait() else { return false };
         let alone = exec::is_pg_request(&request.op) || request.context.fetches.has_view();
         let name =
@@ -585,7 +598,7 @@ impl Slot {
         drop(state);
         let keeps = name.is_some();
         // What waits alone lets later requests for its object go on: their answers are kept behind its own.
-        request.place = request.place.filter(|_| request.context.fetches.has_view()).map(|place| {
+        request.place = request.place.filter(|_| alone).map(|place| {
             if !place.is_reserved {
                 self.replies.reserve(place.key, place.number);
             }

@@ -138,7 +138,7 @@ impl Builder {
     }
 
     /// How many bytes of memory a store on disk keeps data in that was read or written of late; by default
-    /// [`DiskConfig::CACHE_BYTES`](loligo_store::disk::DiskConfig::CACHE_BYTES). They are taken as there is
+    /// [`DiskConfig::CACHE_BYTES`](loligo_store_disk::DiskConfig::CACHE_BYTES). They are taken as there is
     /// something to keep.
     pub fn cache_bytes(self, bytes: u64) -> Self {
         Self { cache_bytes: Some(bytes), ..self }

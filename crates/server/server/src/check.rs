@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use loligo_mon::StateFile;
-use loligo_store::disk;
 
 use crate::StartError;
 use crate::dir::DataDir;
@@ -27,7 +26,7 @@ pub fn check_dir(dir: &Path, mends: Option<&Path>) -> Result<DirChecked, StartEr
     }
     let locked = DataDir::open(dir)?;
     let Some(file) = locked.state_file() else { return Ok(DirChecked::default()) };
-    let fsid = disk::fsid(&locked.store());
+    let fsid = loligo_store_disk::fsid(&locked.store());
     let (mut wrong, done) = file.check(fsid, mends)?;
     // What is still wrong with the files themselves was said.
     if let Ok(Some(state)) = file.load()

@@ -18,9 +18,9 @@ use loligo_msgr::{
     AcceptAuth, Admission, Compression, Config, Dispatcher, Log, Messenger, Policies, Policy, Throttle,
 };
 use loligo_osd::{Door, Limits, Osd, OsdConfig, PgStats, PoolStats};
-use loligo_store::disk::{DiskConfig, DiskStore};
 use loligo_store::memory::MemoryStore;
 use loligo_store::{Delayed, ObjectStore};
+use loligo_store_disk::{DiskConfig, DiskStore};
 use loligo_wire::message::osd::ObjectStatSum;
 use loligo_wire::{EntityAddr, EntityAddrVec, EntityType, OsdId, PgId, PoolId, UTime, Uuid};
 use tokio::sync::{mpsc, oneshot};

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use loligo_cephx::keyring::KeyringError;
 use loligo_mon::FileError;
 use loligo_mon::command::Failure;
-use loligo_store::disk::OpenError;
+use loligo_store_disk::OpenError;
 
 /// Why a server could not start.
 #[derive(Debug, thiserror::Error)]

@@ -1,4 +1,4 @@
-//! Nanoseconds of processor time that operations of the memory store take:
+//! Nanoseconds of CPU time that operations of the memory store take:
 //! `cargo bench -p loligo-store --bench store_bench [OBJECTS]`.
 
 use std::hint::black_box;
@@ -44,7 +44,7 @@ fn main() {
 
 fn small_objects(pgs: &[Arc<dyn Collection>], objects: u32) {
     let names: Vec<String> = (0..objects).map(|i| format!("benchmark_data_host_4242_object{i}")).collect();
-    // Far larger than a cache, as the receive buffers of many connections are.
+    // Far larger than a CPU cache, as the receive buffers of many connections are.
     let wire = Bytes::from(vec![1; 64 << 20]);
     let data = |i: u32| wire.slice(i as usize * SMALL % wire.len()..).slice(..SMALL);
     let before = resident_bytes();
@@ -96,7 +96,7 @@ fn large_objects(pgs: &[Arc<dyn Collection>]) {
     });
 }
 
-/// The mean, and the mean of the best eighth, in which other work on the machine shows least.
+/// Prints the mean, and the mean of the best eighth, which other load on the machine affects least.
 fn time(what: &str, ops: u32, mut op: impl FnMut(u32)) {
     let slice = (ops / 8).max(1);
     let mut best = f64::MAX;
@@ -111,12 +111,12 @@ fn time(what: &str, ops: u32, mut op: impl FnMut(u32)) {
     println!("{what:<32} {mean:>8.0} ns/op, best eighth {best:.0}");
 }
 
-/// Visits indices in an order that no prefetcher guesses.
+/// Visits indices in an order that defeats prefetchers.
 fn scatter(i: u32) -> u32 {
     i.wrapping_mul(0x9e37_79b1)
 }
 
-/// The hash only has to spread.
+/// The hash only has to spread the names.
 fn oid(names: &[String], i: u32) -> ObjectRef<'_> {
     let hash = (u64::from(i) + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     ObjectRef::head((hash >> 32) as u32, names[i as usize].as_bytes())
@@ -144,9 +144,9 @@ fn read(pgs: &[Arc<dyn Collection>], oid: ObjectRef<'_>, offset: u64, len: usize
     view(pgs, oid).read(offset, len as u64).now().expect("memory answers at once")
 }
 
-/// Time that this thread has run, so that other work on the machine shows little.
+/// The CPU time of this thread, so that other load on the machine has little effect.
 fn cpu_ns() -> u64 {
-    std::thread::yield_now(); // brings the count up to date
+    std::thread::yield_now(); // updates the count
     let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").expect("Linux");
     schedstat.split(' ').next().and_then(|ns| ns.parse().ok()).expect("nanoseconds")
 }

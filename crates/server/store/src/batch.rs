@@ -1,72 +1,83 @@
-//! Answers that a store gives one after the other in one thread, so that what they cause can be done
-//! together.
+//! Batches of results that a thread of a store delivers one after the other, so that their consequences
+//! can be handled together.
 
-use std::cell::RefCell;
+use std::sync::Arc;
 
-use smallvec::SmallVec;
+use loligo_lockstat::{Class, RwLock};
 
-/// What is to be called, in order.
-type Calls = SmallVec<[fn(); 2]>;
+/// Held for reading to clone the list; held for writing to register a listener.
+static LISTENERS: Class = Class::new("store.batch_listeners");
 
-thread_local! {
-    /// What is to be done behind the answers that this thread is giving; nothing if it gives none.
-    static BEHIND: RefCell<Option<Calls>> = const { RefCell::new(None) };
+/// Is notified when a thread of a store begins and ends a batch of results: of reads
+/// ([`Later`](crate::Later)) and of committed transactions ([`CommitListener`](crate::CommitListener)).
+/// The calls come in that thread, which holds no lock; they must not block. The consequences of one
+/// result may be deferred until the end of the batch, which is microseconds away. Threads deliver
+/// results outside of batches as well.
+pub trait BatchListener: Send + Sync {
+    /// A batch begins: it consists of the results that this thread delivers before [`ended`](Self::ended).
+    fn begins(&self);
+
+    /// The batch ended: its last result was delivered.
+    fn ended(&self);
 }
 
-/// In a thread of a store that is giving answers ([`Later`](crate::Later),
-/// [`CommitListener`](crate::CommitListener)): has `then` called behind the last of them, which is a matter
-/// of microseconds. False, and `then` is not called, if this thread is not.
-#[must_use]
-pub fn behind_answers(then: fn()) -> bool {
-    BEHIND.with_borrow_mut(|behind| match behind {
-        Some(behind) => {
-            behind.push(then);
-            true
-        }
-        None => false,
-    })
+/// The listeners of a store's batches. The parts of a store that deliver results together use it.
+pub struct BatchListeners(RwLock<Arc<[Arc<dyn BatchListener>]>>);
+
+impl Default for BatchListeners {
+    fn default() -> Self {
+        Self(RwLock::new(&LISTENERS, Arc::default()))
+    }
 }
 
-/// Whether this thread is one of a store's that is giving answers, so that [`behind_answers`] takes
-/// something.
-#[must_use]
-pub fn gives_answers() -> bool {
-    BEHIND.with_borrow(Option::is_some)
-}
+impl BatchListeners {
+    /// Registers a listener for batches that begin from now on.
+    pub fn add(&self, listener: Arc<dyn BatchListener>) {
+        let mut listeners = self.0.write();
+        *listeners = listeners.iter().cloned().chain([listener]).collect();
+    }
 
-/// Gives answers, and does what is to be done behind them.
-pub(crate) fn together<R>(give: impl FnOnce() -> R) -> R {
-    BEHIND.set(Some(SmallVec::new()));
-    let given = give();
-    // What comes of it is of no batch any more.
-    BEHIND.take().into_iter().flatten().for_each(|then| then());
-    given
+    /// Runs `give`, which delivers results, as one batch.
+    pub fn together<R>(&self, give: impl FnOnce() -> R) -> R {
+        let listeners = Arc::clone(&self.0.read());
+        listeners.iter().for_each(|listener| listener.begins());
+        let given = give();
+        listeners.iter().for_each(|listener| listener.ended());
+        given
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::cell::Cell;
+    use loligo_lockstat::Mutex;
 
     use super::*;
 
-    thread_local! {
-        static CALLS: Cell<u32> = const { Cell::new(0) };
-    }
+    static HEARD: Class = Class::new("test.heard");
 
-    fn call() {
-        assert!(!behind_answers(call), "the batch is over");
-        CALLS.set(CALLS.get() + 1);
+    struct Notes(Mutex<Vec<&'static str>>);
+
+    impl BatchListener for Notes {
+        fn begins(&self) {
+            self.0.lock().push("begins");
+        }
+
+        fn ended(&self) {
+            self.0.lock().push("ended");
+        }
     }
 
     #[test]
-    fn what_is_left_is_done_behind_the_answers_and_once() {
-        assert!(!behind_answers(call));
-        let given = together(|| {
-            assert!(behind_answers(call) && behind_answers(call));
-            CALLS.get()
+    fn who_listens_hears_of_each_batch_before_and_behind_its_answers() {
+        let listeners = BatchListeners::default();
+        listeners.together(|| ());
+        let notes = Arc::new(Notes(Mutex::new(&HEARD, Vec::new())));
+        listeners.add(notes.clone());
+        let given = listeners.together(|| {
+            notes.0.lock().push("an answer");
+            7
         });
-        assert_eq!((given, CALLS.get()), (0, 2));
-        together(|| ());
-        assert_eq!(CALLS.get(), 2);
+        assert_eq!(given, 7);
+        assert_eq!(*notes.0.lock(), ["begins", "an answer", "ended"]);
     }
 }

@@ -1,4 +1,4 @@
-//! A store whose writes are safe later than they are: it stands for a slow disk in measurements and tests.
+//! A store that commits after an added delay: it simulates a slow disk in measurements and tests.
 
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -7,21 +7,21 @@ use std::{io, thread};
 use loligo_wire::{Eversion, PgId};
 
 use crate::{
-    Collection, CollectionStats, Commit, CommitListener, Fetch, ObjectName, ObjectRef, ObjectStore,
-    ObjectView, OpRecord, StatFs, StoreError, Transaction,
+    BatchListener, Collection, CollectionStats, Commit, CommitListener, Fetch, ObjectName, ObjectRef,
+    ObjectStore, ObjectView, OpRecord, StatFs, StoreError, Transaction,
 };
 
-/// Another store, each of whose transactions is reported as safe a fixed time after the other store said so.
-/// Transactions do not wait for each other: however many there are, each takes that much longer.
+/// Wraps another store and reports each transaction as safe a fixed time after the other store did.
+/// Transactions do not wait for each other: the delay is the same however many there are.
 ///
-/// Reads are answered as before.
+/// Reads are not delayed.
 pub struct Delayed {
     inner: Arc<dyn ObjectStore>,
     timer: Timer,
 }
 
-/// What is due, in the order in which it is due, since all wait equally long. It holds what is in flight,
-/// which the OSD bounds.
+/// A queue of commit notifications, in order of their due times, since all have the same delay. It holds
+/// the transactions in flight, whose number the OSD bounds.
 #[derive(Clone)]
 struct Timer {
     delay: Duration,
@@ -35,13 +35,13 @@ struct Due {
 }
 
 impl Delayed {
-    /// `inner`, with `delay` for each transaction.
+    /// Wraps `inner` and delays each commit by `delay`.
     ///
     /// # Errors
-    /// The system's, if there is no thread to be had.
+    /// The system's error if the thread cannot be created.
     pub fn new(inner: Arc<dyn ObjectStore>, delay: Duration) -> io::Result<Self> {
         let (due, wanted) = mpsc::channel::<Due>();
-        // Ends with the last collection.
+        // The loop ends when the last sender is dropped.
         let run = move || {
             for Due { at, listener, version } in wanted {
                 thread::sleep(at.saturating_duration_since(Instant::now()));
@@ -56,7 +56,7 @@ impl Delayed {
 impl Timer {
     fn set(&self, listener: &Arc<dyn CommitListener>, version: Eversion) {
         let due = Due { at: Instant::now() + self.delay, listener: Arc::clone(listener), version };
-        // The thread lives as long as anybody can send to it.
+        // The receiving thread lives as long as a sender exists.
         let _ = self.due.send(due);
     }
 }
@@ -67,6 +67,10 @@ impl ObjectStore for Delayed {
         let late = LateListener { listener: Arc::clone(&listener), timer: timer.clone() };
         let inner = self.inner.open(pg, Arc::new(late))?;
         Ok(Arc::new(DelayedCollection { inner, listener, timer }))
+    }
+
+    fn on_batches(&self, listener: Arc<dyn BatchListener>) {
+        self.inner.on_batches(listener);
     }
 
     fn remove(&self, pg: PgId) -> Result<(), StoreError> {
@@ -82,7 +86,7 @@ impl ObjectStore for Delayed {
     }
 }
 
-/// Hears of what the inner store left pending, and passes it on later.
+/// Listens to the inner store's commits and forwards them after the delay.
 struct LateListener {
     listener: Arc<dyn CommitListener>,
     timer: Timer,

@@ -1,4 +1,4 @@
-//! Answers that may come later.
+//! Results that may come later.
 
 use std::sync::Arc;
 
@@ -8,18 +8,18 @@ use crate::StoreError;
 
 static LATER: Class = Class::new("store.later");
 
-/// The answer to a read: at hand, or being fetched.
+/// The result of a read: available now, or being fetched.
 #[must_use]
 #[derive(Debug)]
 pub enum Fetch<T> {
-    /// Here it is.
+    /// The result.
     Now(T),
-    /// It comes later.
+    /// The result comes later.
     Later(Later<T>),
 }
 
 impl<T> Fetch<T> {
-    /// The answer, if it is at hand.
+    /// Returns the result if it is available.
     pub fn now(self) -> Option<T> {
         match self {
             Self::Now(value) => Some(value),
@@ -28,11 +28,11 @@ impl<T> Fetch<T> {
     }
 }
 
-/// An answer that is being fetched.
+/// A result that is being fetched.
 #[must_use]
 pub struct Later<T>(Arc<Cell<T>>);
 
-/// The other end of a [`Later`]. Dropped without [`complete`](Self::complete), it answers
+/// The other end of a [`Later`]. If it is dropped without [`complete`](Self::complete), the result is
 /// [`StoreError::Stopped`].
 pub struct Completer<T>(Option<Arc<Cell<T>>>);
 
@@ -40,7 +40,7 @@ type Callback<T> = Box<dyn FnOnce(Result<T, StoreError>) + Send>;
 type Cell<T> = Mutex<State<T>>;
 
 enum State<T> {
-    /// Neither the answer nor who wants it is there.
+    /// Neither the result nor a callback is there yet.
     Empty,
     Answered(Result<T, StoreError>),
     Awaited(Callback<T>),
@@ -48,14 +48,14 @@ enum State<T> {
 }
 
 impl<T: Send + 'static> Later<T> {
-    /// An answer to come, and the end that gives it.
+    /// Creates a pending result and the end that completes it.
     pub fn new() -> (Self, Completer<T>) {
         let cell = Arc::new(Mutex::new(&LATER, State::Empty));
         (Self(cell.clone()), Completer(Some(cell)))
     }
 
-    /// Has `callback` called with the answer, once: now, if it is there already, or by the thread that
-    /// completes it.
+    /// Calls `callback` with the result, once: immediately if the result is there already, otherwise in
+    /// the thread that completes it.
     pub fn then(self, callback: impl FnOnce(Result<T, StoreError>) + Send + 'static) {
         let mut state = self.0.lock();
         match std::mem::replace(&mut *state, State::Done) {
@@ -69,7 +69,7 @@ impl<T: Send + 'static> Later<T> {
 }
 
 impl<T> Completer<T> {
-    /// Gives the answer; calls the callback in this thread if there is one already.
+    /// Delivers the result. Calls the callback in this thread if one is registered already.
     pub fn complete(mut self, answer: Result<T, StoreError>) {
         if let Some(cell) = self.0.take() {
             answer_cell(&cell, answer);

@@ -1,11 +1,11 @@
-//! Threads on which others depend: a fault of the program in one of them must not leave the others waiting
-//! for ever.
+//! Panic protection for threads on which others depend: a panic in such a thread must not leave the
+//! others waiting for ever.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Does something; if that panics, says so. What was under way is left as it is: whoever hears of it goes on
-/// with nothing of it.
+/// Runs `work`; if it panics, calls `panicked` with a message. State that `work` was changing is left as
+/// it is: `panicked` must not rely on it.
 pub fn guarded(name: &str, work: impl FnOnce(), panicked: impl FnOnce(String)) {
     if let Err(panic) = catch_unwind(AssertUnwindSafe(work)) {
         panicked(format!("a fault of the program in the thread {name}: {}", said(&*panic)));

@@ -1,32 +1,32 @@
 //! The name of an object within a collection, and the order in which collections list objects.
 //!
-//! The order is Ceph's (`cmp(const hobject_t&, const hobject_t&)` in `src/common/hobject.cc`): by the
-//! placement hash with its bits reversed, so that the objects of a placement group lie together however many
-//! groups the pool is cut into; then by namespace, by locator key (or by name, where there is no key), by
-//! name, by snapshot.
+//! The order is Ceph's (`cmp(const hobject_t&, const hobject_t&)` in `src/common/hobject.cc`). The first
+//! criterion is the placement hash with its bits reversed, so that the objects of a placement group are
+//! adjacent whatever the pool's number of groups. Then follow the namespace, the locator key (the name,
+//! where there is no key), the name and the snapshot.
 
 use std::cmp::Ordering;
 use std::fmt;
 
 use loligo_wire::SnapId;
 
-/// Marks an [`ObjectName`] whose text ends with a snapshot's number: every name but a head's.
+/// Flag of an [`ObjectName`] whose text ends with a snapshot number: every name except a head's.
 const HAS_SNAP: u16 = 1 << 15;
 /// The longest namespace or key that [`ObjectName`] holds.
 const PART_LEN_MAX: usize = (HAS_SNAP - 1) as usize;
 
-/// The name of an object, borrowed. The pool is the collection's and is not repeated here.
+/// The name of an object, borrowed. It does not include the pool, which the collection implies.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ObjectRef<'a> {
     /// The placement hash of key or name and namespace, all 32 bits.
     pub hash: u32,
-    /// The namespace; the default one is empty.
+    /// The namespace; the default namespace is empty.
     pub nspace: &'a [u8],
-    /// The locator key; mostly empty.
+    /// The locator key; usually empty.
     pub key: &'a [u8],
     /// The name.
     pub name: &'a [u8],
-    /// Which snapshot; [`SnapId::HEAD`] for the object as it is now.
+    /// The snapshot; [`SnapId::HEAD`] for the current object.
     pub snap: SnapId,
 }
 
@@ -36,12 +36,12 @@ impl<'a> ObjectRef<'a> {
         Self { hash, nspace: b"", key: b"", name, snap: SnapId::HEAD }
     }
 
-    /// The first name that has this hash: where a listing of it starts.
+    /// The first name with this hash: the start of a listing of that hash.
     pub fn first_of_hash(hash: u32) -> Self {
         Self { hash, nspace: b"", key: b"", name: b"", snap: SnapId(0) }
     }
 
-    /// What orders names before all else.
+    /// The reversed hash, the first criterion of the order.
     pub fn reversed_hash(&self) -> u32 {
         self.hash.reverse_bits()
     }
@@ -99,7 +99,7 @@ pub struct NameTooLong {
 /// The name of an object, owned: 24 bytes and one allocation, because a store may hold millions.
 #[derive(Clone)]
 pub struct ObjectName {
-    /// Namespace, key, name and, where [`HAS_SNAP`] says so, the snapshot's number, little-endian.
+    /// Namespace, key, name and, if [`HAS_SNAP`] is set, the snapshot number, little-endian.
     text: Box<[u8]>,
     hash: u32,
     /// Also carries [`HAS_SNAP`].
@@ -123,7 +123,7 @@ impl ObjectName {
         })
     }
 
-    /// Whether a name can be owned.
+    /// Checks that an [`ObjectName`] can hold the name.
     pub fn fits(oid: &ObjectRef<'_>) -> Result<(), NameTooLong> {
         let len = oid.nspace.len().max(oid.key.len());
         if len > PART_LEN_MAX { Err(NameTooLong { len }) } else { Ok(()) }

@@ -1,11 +1,11 @@
-//! The traits behind which stores stand.
+//! The traits that every store implements.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
-use loligo_wire::{Eversion, PgId, UTime};
+use loligo_wire::{Eversion, PgId};
 
-use crate::{Fetch, ObjectName, ObjectRef, OpRecord, StoreError, Transaction};
+use crate::{BatchListener, Fetch, Info, ObjectName, ObjectRef, OpRecord, StoreError, Transaction};
 
 pub use loligo_wire::message::Data;
 
@@ -14,148 +14,159 @@ pub type KeyValues = Vec<(Bytes, Bytes)>;
 
 /// A set of collections with one capacity.
 pub trait ObjectStore: Send + Sync {
-    /// Opens the collection of a placement group; makes it if it does not exist. `listener` is told of what
-    /// [`Collection::submit`] left pending; it replaces the listener of an earlier call.
+    /// Opens the collection of a placement group; creates it if it does not exist. `listener` is
+    /// notified when a transaction for which [`Collection::submit`] returned [`Commit::Pending`] is
+    /// safe. It replaces the listener of an earlier call.
     fn open(&self, pg: PgId, listener: Arc<dyn CommitListener>) -> Result<Arc<dyn Collection>, StoreError>;
 
-    /// Removes a collection with everything in it, if it exists. Who has it open sees it empty afterwards.
+    /// Registers `listener` for batches of results that a thread of the store delivers together. A store
+    /// that replies to every call at once has no such threads.
+    fn on_batches(&self, listener: Arc<dyn BatchListener>) {
+        drop(listener);
+    }
+
+    /// Removes a collection with all its objects, if it exists. An open handle to it is empty afterwards.
     fn remove(&self, pg: PgId) -> Result<(), StoreError>;
 
-    /// The collections there are, in order.
+    /// Returns the existing collections, in order.
     fn collections(&self) -> Vec<PgId>;
 
-    /// How full the store is.
+    /// Returns how full the store is.
     fn statfs(&self) -> StatFs;
 }
 
 /// The objects of one placement group.
 ///
-/// The caller makes sure that at most one thread at a time calls [`submit`](Self::submit), and that its
-/// transactions' versions grow; the other methods may be called by any thread at any time.
+/// The caller ensures that at most one thread at a time calls [`submit`](Self::submit) and that
+/// transaction versions increase. Any thread may call the other methods at any time.
 pub trait Collection: Send + Sync {
-    /// An object as it is now: everything submitted is seen, committed or not. `None` if it does not exist.
+    /// Returns the current state of an object, including every submitted transaction, committed or not.
+    /// `None` if the object does not exist.
     fn object(&self, oid: ObjectRef<'_>) -> Fetch<Option<Arc<dyn ObjectView>>>;
 
-    /// When there is room for another transaction: whoever can wait asks before each, so that what is
-    /// submitted does not gather faster than it is made safe. Nothing is reserved, and a transaction is taken
-    /// in any case.
+    /// Completes when there is room for another transaction. A caller that can wait calls it before each
+    /// transaction, so that submitted transactions do not accumulate faster than the store commits them.
+    /// It reserves nothing; `submit` accepts a transaction in any case.
     fn room(&self) -> Fetch<()> {
         Fetch::Now(())
     }
 
-    /// Does a transaction. An error means that nothing was done.
+    /// Applies a transaction. After an error nothing is changed.
     fn submit(&self, txn: Transaction<'_>) -> Result<Commit, StoreError>;
 
-    /// Up to `max` objects from `from` on (inclusive), in order; fewer than `max` only at the collection's
-    /// end.
+    /// Returns up to `max` objects starting at `from` (inclusive), in order. Fewer than `max` are
+    /// returned only at the collection's end.
     fn list(&self, from: ObjectRef<'_>, max: usize) -> Fetch<Vec<ObjectName>>;
 
-    /// How much there is.
+    /// Returns how much the collection holds.
     fn stats(&self) -> CollectionStats;
 
-    /// The version of the newest transaction; the zero version if there was none.
+    /// Returns the version of the newest transaction; the zero version if there was none.
     fn version(&self) -> Eversion;
 
-    /// The records of the newest transactions that have one, oldest first: what a restarted OSD answers
-    /// repetitions from. A store that forgets everything at a restart has none.
+    /// Returns the records of the newest transactions that have one, oldest first. A restarted OSD uses
+    /// them to reply to repeated operations. A store that loses everything at a restart has none.
     fn records(&self) -> Vec<OpRecord>;
 
-    /// Reads again what the medium says of an object, its data and its omap left out, past what is kept in
-    /// memory. An error: it cannot be read, or is not what was written. What has not reached the medium yet
-    /// is in order, and so is all in a store that has none.
+    /// Reads an object's metadata again from the medium, without its data and its omap, bypassing
+    /// memory. An error means that it cannot be read or differs from what was written. Metadata that has
+    /// not reached the medium yet counts as correct, and so does everything in a store without a medium.
     fn verify(&self, oid: ObjectRef<'_>) -> Fetch<()> {
         let _ = oid;
         Fetch::Now(())
     }
 }
 
-/// How far a transaction got. Whoever answers for it must look: what is pending may yet be lost.
+/// How far a transaction got. The caller must check it before it replies: a pending transaction may
+/// still be lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Commit {
-    /// It is as safe as this store makes it.
+    /// It is as safe as this store makes transactions.
     Done,
-    /// It is visible, and will be safe when the listener hears of its version or of a later one.
+    /// It is visible. It is safe when the listener is notified of its version or of a later one.
     Pending,
 }
 
-/// Hears when transactions that were [`Commit::Pending`] are safe. Called from a thread of the store that
-/// holds no lock; must not block.
+/// Is notified when transactions that were [`Commit::Pending`] are safe. The calls come from a thread of
+/// the store that holds no lock; they must not block.
 pub trait CommitListener: Send + Sync {
     /// Every transaction of the collection up to this version is safe.
     fn committed(&self, version: Eversion);
 
-    /// The same, when nothing else waits for the store: its thread has time to give the answer.
+    /// Same as `committed`, called when nothing else waits for the store: its thread has time to send
+    /// the reply.
     fn committed_alone(&self, version: Eversion) {
         self.committed(version);
     }
 
-    /// The store has stopped: nothing that is pending will ever be safe.
+    /// The store has stopped: pending transactions will never be safe.
     fn stopped(&self, error: &StoreError);
 }
 
-/// One object at one moment: no transaction submitted later shows. Dropping it early helps: a store in memory
-/// copies what is changed while it is viewed.
+/// One object at one moment: later transactions are not visible. Drop it early: a store in memory copies
+/// an object that is changed while a view of it exists.
 pub trait ObjectView: Send + Sync {
-    /// Bytes of data, holes included.
+    /// The object's size in bytes, holes included.
     fn size(&self) -> u64;
 
-    /// What the OSD keeps about the object.
+    /// The OSD's metadata of the object.
     fn info(&self) -> Info;
 
-    /// The bytes of a range, as far as the object reaches; holes read as zeros.
+    /// Reads a range, clipped at the object's end. Holes read as zeros.
     fn read(&self, offset: u64, len: u64) -> Fetch<Data>;
 
-    /// The same bytes, read from the medium and checked even if they are kept in memory as well; nothing is
-    /// kept of them.
+    /// Reads the same bytes from the medium and checks them, even if they are in memory as well. The
+    /// bytes are not added to a cache.
     fn verify(&self, offset: u64, len: u64) -> Fetch<Data> {
         self.read(offset, len)
     }
 
-    /// The CRC-32C (begun with −1) of all the object's data, if [`Change::NoteCrc`] said it.
+    /// The CRC-32C (begun with −1) of all the object's data, if [`Change::NoteCrc`] recorded it.
     ///
     /// [`Change::NoteCrc`]: crate::Change::NoteCrc
     fn crc(&self) -> Option<u32>;
 
-    /// The parts (offset and length, in order, none adjacent to the next) of a range that are not holes.
+    /// Returns the parts of a range that are not holes: offset and length, in order, none adjacent to
+    /// the next.
     fn extents(&self, offset: u64, len: u64) -> Fetch<Vec<(u64, u64)>>;
 
-    /// The value of an extended attribute.
+    /// Returns the value of an extended attribute.
     fn xattr(&self, name: &[u8]) -> Fetch<Option<Bytes>>;
 
-    /// All extended attributes.
+    /// Returns all extended attributes.
     fn xattrs(&self) -> Fetch<KeyValues>;
 
-    /// Bytes of the names and values of all extended attributes.
+    /// The size in bytes of the names and values of all extended attributes.
     fn xattr_bytes(&self) -> u64 {
         0
     }
 
-    /// About how many bytes of memory a clone of the object takes at once: attributes, and of the omap what
-    /// is in memory.
+    /// Estimates the memory, in bytes, that a clone of the object takes at once: its attributes, and the
+    /// part of its omap that is in memory.
     fn cloned_bytes(&self) -> u64 {
         self.xattr_bytes()
     }
 
-    /// The omap's header; empty if none was set.
+    /// Returns the omap's header; empty if none was set.
     fn omap_header(&self) -> Fetch<Bytes>;
 
-    /// A part of the omap.
+    /// Returns a part of the omap.
     fn omap_page(&self, range: OmapRange<'_>) -> Fetch<OmapPage>;
 
-    /// Of these keys, those that the omap has, in order, with their values.
+    /// Returns those of `keys` that the omap has, in order, with their values.
     fn omap_values(&self, keys: &[Bytes]) -> Fetch<KeyValues>;
 }
 
-/// Which part of an omap is wanted.
+/// Selects a part of an omap.
 #[derive(Clone, Copy, Debug)]
 pub struct OmapRange<'a> {
-    /// Only keys behind this one; `None` starts at the first.
+    /// Only keys after this one; `None` starts at the first.
     pub after: Option<&'a [u8]>,
-    /// Only keys that begin so.
+    /// Only keys with this prefix.
     pub prefix: &'a [u8],
-    /// At most so many keys.
+    /// The maximum number of keys.
     pub keys_max: usize,
-    /// Stops when keys and values reach this many bytes; the last pair may go beyond it.
+    /// The page ends when keys and values reach this many bytes; the last pair may exceed it.
     pub bytes_max: usize,
 }
 
@@ -168,41 +179,18 @@ pub struct OmapPage {
     pub more: bool,
 }
 
-/// What the OSD keeps about an object beside its contents; opaque to the store.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Info {
-    /// The change that made the object what it is.
-    pub version: Eversion,
-    /// The version as users see it: not touched by changes that the OSD makes of itself.
-    pub user_version: u64,
-    /// When it was changed last, by the client's clock.
-    pub mtime: UTime,
-    /// The newest truncation that a CephFS client has told of; 0 if none.
-    pub truncate_seq: u32,
-    /// Whether the object has an omap, be it an empty one.
-    pub has_omap: bool,
-    /// Whether the object is deleted for those who read it now, and stays for its snapshots.
-    pub whiteout: bool,
-    /// Whether an attribute of the OSD's own says something of snapshots.
-    pub has_snaps: bool,
-    /// Whether attributes of the OSD's own name clients that watch.
-    pub watched: bool,
-    /// The size that the truncation gave.
-    pub truncate_size: u64,
-}
-
 /// How much a collection holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CollectionStats {
-    /// Objects.
+    /// The number of objects.
     pub objects: u64,
-    /// The sum of their sizes, holes included.
+    /// The sum of their sizes in bytes, holes included.
     pub bytes: u64,
-    /// Bytes that their data takes in the store.
+    /// Bytes that their data occupies in the store.
     pub bytes_allocated: u64,
     /// Bytes of omap keys, values and headers.
     pub omap_bytes: u64,
-    /// Omap keys.
+    /// The number of omap keys.
     pub omap_keys: u64,
 }
 
@@ -219,10 +207,10 @@ impl std::ops::AddAssign for CollectionStats {
 /// How full a store is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatFs {
-    /// Bytes it may use.
+    /// Bytes the store may use.
     pub total: u64,
     /// Bytes left.
     pub available: u64,
-    /// What all collections hold.
+    /// The sums over all collections.
     pub stored: CollectionStats,
 }

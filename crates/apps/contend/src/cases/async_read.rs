@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use std::{env, fs, process, thread};
 
 use bytes::Bytes;
-use loligo_store::disk::{DiskConfig, DiskStore};
 use loligo_store::{
     Change, Collection, CollectionStats, Commit, CommitListener, Data, Fetch, Info, KeyValues, Later,
     ObjectChanges, ObjectName, ObjectRef, ObjectStore, ObjectView, OmapPage, OmapRange, OpRecord, StatFs,
     StoreError, Transaction,
 };
+use loligo_store_disk::{DiskConfig, DiskStore};
 use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{OsdFlags, OsdOp};
 use loligo_wire::{Epoch, Eversion, PgId, Uuid};
@@ -67,7 +67,7 @@ impl Case for AsyncRead {
             title: "Writes wait for a cold read of their placement group",
             before: "The threads of a shard take requests and lock the placement group while they execute them, and a read that \
                      needs the disk waits for it there.",
-            after: "loligo-osd's PG slot and loligo-store's disk store: a read that needs the disk takes its view of the object, is \
+            after: "loligo-osd's PG slot and loligo-store-disk: a read that needs the disk takes its view of the object, is \
                     done by the reader, and the slot goes on.",
             note: "What is read comes from the disk with direct I/O, without a data cache; what says where it lies may be in the \
                    page cache. Writes are answered when they are safe, in both forms. The published figures are of slower disks; the \

@@ -20,7 +20,7 @@ use super::{ALWAYS, IoCtx, decode};
 use crate::Error;
 use crate::error::Errno;
 use crate::objecter::{Heard, Linger, Trouble};
-use crate::waits::Reason;
+use loligo_cluster::Reason;
 
 /// How often a watch tells its OSD that it is alive (Ceph: `objecter_tick_interval`).
 const PING_EVERY: Duration = Duration::from_secs(5);

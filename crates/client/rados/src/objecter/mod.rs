@@ -30,11 +30,12 @@ mod target;
 mod throttle;
 mod waits;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use loligo_cluster::{Cluster, Gathered, MonClient, Observed, Peers, Reason, Waiter, Waits};
 use loligo_msgr::Connection;
 use loligo_wire::message::mon::MCommandReply;
 use loligo_wire::message::osd::{
@@ -52,20 +53,17 @@ use self::sessions::{NoSession, Sessions};
 use self::steward::{Event, MAPS_WAITING_MAX};
 use self::target::Unplaceable;
 use self::throttle::{Throttle, Turn};
-use crate::dial::Dialer;
 use crate::error::{Errno, Error, OpError};
-use crate::monc::MonClient;
 use crate::trace::{self, Marks};
-use crate::waits::{Reason, Waiter, Waits};
 
 pub(crate) use self::commands::Addressee;
 pub(crate) use self::linger::{Heard, Linger, Trouble};
 pub(crate) use self::op::Op;
-pub(crate) use self::replica::Location;
+use self::replica::Location;
 use self::requests::Waiting;
 pub use self::requests::{InFlight, Request, WaitsFor};
-pub(crate) use self::session::Session;
-pub(crate) use self::sessions::Link;
+use self::session::Session;
+use self::sessions::Link;
 pub(crate) use self::steward::Steward;
 pub(crate) use self::target::MapView;
 
@@ -127,21 +125,17 @@ impl Objecter {
     /// An objecter without a map, and the task that has to run for it.
     pub(crate) fn new(
         settings: Settings,
-        nonce: u32,
-        location: Location,
-        monc: Arc<MonClient>,
-        dialer: Arc<Dialer>,
+        cluster: &Cluster,
         trace: Option<Arc<trace::Sender>>,
-        waits: Waits,
     ) -> (Arc<Self>, Steward) {
         let (events, heard) = mpsc::unbounded_channel();
         let objecter = Arc::new(Self {
             op_timeout_us: AtomicU64::new(as_us(settings.op_timeout)),
-            nonce,
-            monc,
+            nonce: cluster.nonce(),
+            monc: Arc::clone(cluster.monitors()),
             view: ArcSwap::from_pointee(MapView::default()),
             epochs: watch::Sender::new(Epoch(0)),
-            sessions: Sessions::new(dialer),
+            sessions: Sessions::new(Arc::clone(cluster.dialer())),
             lingers: Lingers::new(),
             commands: Commands::new(),
             throttle: Throttle::new(settings.ops_max, settings.bytes_max),
@@ -153,8 +147,11 @@ impl Objecter {
             is_blocklisted: AtomicBool::new(false),
             blocklisted: watch::Sender::new(false),
             trace,
-            waits,
+            waits: cluster.waits().clone(),
         });
+        let observed: Weak<Self> = Arc::downgrade(&objecter);
+        cluster.waits().look_at(observed);
+        let location = Location::of(cluster);
         let steward = Steward::new(Arc::clone(&objecter), heard, location);
         (objecter, steward)
     }
@@ -378,7 +375,7 @@ enum Submitted {
 /// Sends a message to an OSD, without waiting.
 ///
 /// On a closed connection it is lost like everything on it, and sent again like everything on it. A client's
-/// queues are never full ([`queue_limits`](crate::builder::queue_limits)): an operation that had to wait for
+/// queues are never full: an operation that had to wait for
 /// room would be overtaken by the next one to its object, and the steward, waiting for one OSD, would have
 /// the others' operations and the news of that OSD's death wait too.
 fn send(conn: &Connection, msg: Msg) {
@@ -404,10 +401,52 @@ impl Drop for Place<'_> {
     }
 }
 
-/// What the dispatcher calls.
+impl Peers for Objecter {
+    fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
+        if let Some(session) = session_of(conn) {
+            self.handle(&session, conn, msgs);
+        }
+    }
+
+    fn take_map(&self, msg: &Msg) {
+        self.take_maps(msg);
+    }
+
+    fn authenticated(&self) {
+        self.tell(Event::Authenticated);
+    }
+
+    fn lost(&self, conn: &Arc<Connection>) {
+        if let Some(session) = session_of(conn) {
+            self.tell(Event::Lost { session, conn_id: conn.id() });
+        }
+    }
+
+    /// An OSD that lets this client in only with features that it does not have: what was to go there fails, as
+    /// no later attempt would do better.
+    fn refused(&self, conn: &Arc<Connection>, why: &loligo_msgr::Error) {
+        let loligo_msgr::Error::MissingFeatures { bits } = why else { return };
+        if let Some(session) = session_of(conn).filter(|session| session.uses(conn.id())) {
+            session.take_all().iter().for_each(|(_, op)| self.fail(op, OpError::MissingFeatures(*bits)));
+        }
+    }
+}
+
+impl Observed for Objecter {
+    fn waits(&self, age_min: Duration, into: &mut Gathered) {
+        self.gather_waits(age_min, into);
+    }
+}
+
+/// Whose connection it is.
+fn session_of(conn: &Connection) -> Option<Arc<Session>> {
+    conn.user_data().get()?.downcast_ref::<Link>()?.0.upgrade()
+}
+
+/// What comes from OSDs.
 impl Objecter {
     /// Takes all messages that one read of an OSD's connection brought.
-    pub(crate) fn handle(&self, session: &Arc<Session>, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
+    fn handle(&self, session: &Arc<Session>, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
         let mut replies = Vec::with_capacity(msgs.len());
         for msg in msgs.drain(..) {
             match msg.header.kind {
@@ -436,7 +475,7 @@ impl Objecter {
     }
 
     /// Maps, from a monitor or from an OSD that found ours old.
-    pub(crate) fn take_maps(&self, msg: &Msg) {
+    fn take_maps(&self, msg: &Msg) {
         let came_at = std::time::Instant::now();
         let Ok(maps) = msg.open::<MOSDMap>() else { return };
         if self.maps_waiting.fetch_add(1, Ordering::Relaxed) >= MAPS_WAITING_MAX {
@@ -444,24 +483,6 @@ impl Objecter {
             return;
         }
         self.tell(Event::Maps { maps, came_at });
-    }
-
-    /// A monitor has let us in, perhaps under another number.
-    pub(crate) fn authenticated(&self) {
-        self.tell(Event::Authenticated);
-    }
-
-    /// A connection to an OSD is dead.
-    pub(crate) fn lost(&self, session: Arc<Session>, conn: &Connection) {
-        self.tell(Event::Lost { session, conn_id: conn.id() });
-    }
-
-    /// An OSD lets this client in only with features that it does not have: what was to go there fails, as no
-    /// later attempt would do better.
-    pub(crate) fn refused(&self, session: &Session, conn: &Connection, missing: u64) {
-        if session.uses(conn.id()) {
-            session.take_all().iter().for_each(|(_, op)| self.fail(op, OpError::MissingFeatures(missing)));
-        }
     }
 
     fn complete(&self, session: &Session, conn_id: u64, replies: Vec<(Tid, OsdReply)>) {

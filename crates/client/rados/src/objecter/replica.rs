@@ -3,6 +3,7 @@
 //! An OSD that is not the primary answers reads that say so (`CEPH_OSD_FLAG_BALANCE_READS`,
 //! `..._LOCALIZE_READS`), or EAGAIN if what it has may not be the newest; then the primary is asked.
 
+use loligo_cluster::Cluster;
 use loligo_maps::OsdMap;
 use loligo_maps::crush::CrushMap;
 use loligo_wire::OsdId;
@@ -16,9 +17,14 @@ pub(super) const ANYWHERE: OsdFlags = OsdFlags::BALANCE_READS.union(OsdFlags::LO
 pub(crate) struct Location(Vec<(String, String)>);
 
 impl Location {
+    /// As `crush_location` of a client says, or else where its machine is.
+    pub(crate) fn of(cluster: &Cluster) -> Self {
+        Self::parse(cluster.conf().text("crush_location").as_deref(), cluster.hostname())
+    }
+
     /// Reads `crush_location`: `host=a rack=b`. Without one it is the host, and the root `default`
     /// (src/crush/CrushLocation.cc).
-    pub(crate) fn parse(text: Option<&str>, hostname: &str) -> Self {
+    fn parse(text: Option<&str>, hostname: &str) -> Self {
         let pairs = |text: &str| {
             let words = text.split([' ', ';', ',', '\t']).filter_map(|word| word.split_once('='));
             words.map(|(kind, name)| (kind.to_owned(), name.to_owned())).collect::<Vec<_>>()

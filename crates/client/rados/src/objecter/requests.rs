@@ -13,7 +13,6 @@ use rustc_hash::FxHashMap;
 use super::Objecter;
 use super::flight::Flight;
 use super::op::{Op, coarse_now};
-use crate::core::Core;
 
 /// An operation in flight: what stock clients show as `objecter_requests`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,16 +138,16 @@ fn described(op: &OsdOp) -> String {
 /// Looks at what a client has in flight, without keeping the client alive: for admin sockets and other
 /// observers.
 #[derive(Clone)]
-pub struct InFlight(Weak<Core>);
+pub struct InFlight(Weak<Objecter>);
 
 impl InFlight {
-    pub(crate) fn new(core: Weak<Core>) -> Self {
-        Self(core)
+    pub(crate) fn new(objecter: Weak<Objecter>) -> Self {
+        Self(objecter)
     }
 
     /// As [`Rados::requests`](crate::Rados::requests); nothing once the client has ended.
     pub fn requests(&self) -> Vec<Request> {
-        self.0.upgrade().map(|core| core.objecter.requests()).unwrap_or_default()
+        self.0.upgrade().map(|objecter| objecter.requests()).unwrap_or_default()
     }
 }
 

@@ -3,14 +3,14 @@
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
+use loligo_cluster::Dialer;
 use loligo_lockstat::{Class, Mutex};
-use loligo_msgr::Connection;
+use loligo_msgr::{Connection, Policy};
 use loligo_wire::{EntityAddr, EntityType, Epoch, GlobalId, OsdId};
 
 use super::op::Op;
 use super::session::Session;
 use super::target::{MapView, Placement};
-use crate::dial::Dialer;
 
 static TABLE: Class = Class::new("rados.sessions");
 
@@ -104,7 +104,7 @@ impl Sessions {
     pub(super) fn connect(&self, session: &Arc<Session>) -> Option<Option<Arc<Connection>>> {
         let mut unused = None;
         // Before it is up: the loss of a connection that no session knows would be nobody's news.
-        self.dialer.connect_with(EntityType::OSD, session.addr, |conn| {
+        self.dialer.connect(EntityType::OSD, session.addr, Policy::lossy_client(), |conn| {
             let link = Link(Arc::downgrade(session));
             conn.user_data().set(Arc::new(link)).expect("the connection is new");
             unused = session.attach(Arc::clone(conn));
@@ -177,9 +177,7 @@ impl Sessions {
 #[cfg(test)]
 mod tests {
     use std::net::SocketAddr;
-    use std::sync::Weak;
 
-    use loligo_cephx::client::AuthClient;
     use loligo_cephx::conf::{Conf, Environment};
     use loligo_maps::OsdMap;
     use loligo_wire::{EntityAddrVec, EntityName, UTime, Uuid};
@@ -188,12 +186,14 @@ mod tests {
 
     /// Opened by an old map, a session would stay where its OSD was, and nobody would end it before the next
     /// map.
-    #[test]
-    fn who_has_an_old_map_opens_no_session() {
+    #[tokio::test]
+    async fn who_has_an_old_map_opens_no_session() {
         let text = "[global]\nmon host = v2:127.0.0.1:1\nauth client required = none\n";
         let conf = Conf::parse(text, EntityName::client("a"), Environment::default()).expect("a conf");
-        let auth = AuthClient::new(conf.client_config().expect("no key is needed"));
-        let sessions = Sessions::new(Arc::new(Dialer::new(Weak::new(), auth)));
+        let gone = loligo_cluster::Builder::new().conf(conf).prepare().await.expect("no key is needed");
+        let dialer = Arc::clone(gone.cluster().dialer());
+        drop(gone);
+        let sessions = Sessions::new(dialer);
         sessions.gate_all(Epoch(6));
         let mut map = OsdMap::build(Uuid([7; 16])).osds(1).finish().expect("a first map");
         let mut view = |epoch: u32| {

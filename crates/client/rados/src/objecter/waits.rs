@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use loligo_cluster::{Gathered, Reason, Waiter};
 use loligo_maps::{MapFlags, PoolFlags};
 use loligo_msgr::State;
 use loligo_wire::message::osd::OsdFlags;
@@ -12,12 +13,11 @@ use super::commands::Addressee;
 use super::op::{Op, coarse_now};
 use super::requests::{WaitsFor, in_words};
 use super::target::{MapView, Placement};
-use crate::waits::{Gathered, Reason, Waiter};
 
 impl Objecter {
     /// Operations and commands that have waited for `age_min`. What is younger is passed over, and costs
     /// nothing but a look at its age.
-    pub(crate) fn waits(&self, age_min: Duration, into: &mut Gathered) {
+    pub(super) fn gather_waits(&self, age_min: Duration, into: &mut Gathered) {
         let view = self.view();
         let now = coarse_now();
         let age = |op: &Op| now.saturating_sub(op.began);

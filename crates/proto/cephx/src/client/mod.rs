@@ -10,6 +10,7 @@ mod mon;
 mod service;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -36,7 +37,7 @@ pub struct ClientConfig {
     pub mon_modes: Vec<ConMode>,
     /// Acceptable modes to other services, best first (`ms_client_mode`).
     pub service_modes: Vec<ConMode>,
-    /// The services to get tickets for.
+    /// The services to get tickets for from the first exchange on.
     pub services: Vec<EntityType>,
     /// What time it is.
     pub clock: fn() -> UTime,
@@ -63,6 +64,8 @@ pub struct AuthClient {
     config: ClientConfig,
     /// Replaced as a whole by whoever finishes an exchange with a monitor.
     held: ArcSwap<Held>,
+    /// The services to get tickets for: a set of entity types.
+    services: AtomicU32,
 }
 
 /// What monitors have given so far.
@@ -106,7 +109,19 @@ impl AuthClient {
         let method = config.methods.first().copied().unwrap_or(AuthMethod::NONE);
         let held =
             Held { method, global_id: GlobalId(0), handshakes: 0, server_challenge: 0, tickets: Vec::new() };
-        Arc::new(Self { config, held: ArcSwap::from_pointee(held) })
+        let services = AtomicU32::new(config.services.iter().fold(0, |set, s| set | s.0));
+        Arc::new(Self { config, held: ArcSwap::from_pointee(held), services })
+    }
+
+    /// Gets tickets for this service too: with the next handshake with a monitor, or the next
+    /// [`renewal`](Self::renewal). Says whether that is new.
+    pub fn want_tickets_for(&self, service: EntityType) -> bool {
+        // Relaxed: nothing else is published by it.
+        self.services.fetch_or(service.0, Ordering::Relaxed) & service.0 != service.0
+    }
+
+    fn services(&self) -> u32 {
+        self.services.load(Ordering::Relaxed)
     }
 
     /// Authentication for one connection to a monitor. When it is done, the tickets are here.
@@ -150,7 +165,7 @@ impl AuthClient {
         if held.method != AuthMethod::CEPHX {
             return None;
         }
-        let due = held.due(&self.config.services, (self.config.clock)());
+        let due = held.due(self.services(), (self.config.clock)());
         let auth = held.ticket(EntityType::AUTH)?;
         if due == 0 {
             return None;
@@ -298,11 +313,12 @@ impl Held {
         self.ticket(EntityType::AUTH).map(|t| &t.session_key).ok_or_else(missing)
     }
 
-    /// Which of `services`, and of the monitors' own ticket, are missing or due for renewal: a set of entity
+    /// Which of `services`, and of the monitors' own ticket, are missing or due for renewal: sets of entity
     /// types.
-    fn due(&self, services: &[EntityType], now: UTime) -> u32 {
-        let wanted = services.iter().chain([&EntityType::AUTH]);
-        wanted.filter(|s| self.ticket(**s).is_none_or(|t| t.is_due(now))).fold(0, |set, s| set | s.0)
+    fn due(&self, services: u32, now: UTime) -> u32 {
+        let is_fresh = |ticket: &&Ticket| !ticket.is_due(now);
+        let fresh = self.tickets.iter().filter(is_fresh).fold(0, |set, ticket| set | ticket.service.0);
+        (services | EntityType::AUTH.0) & !fresh
     }
 
     fn authorizer_head(&self, ticket: &Ticket) -> AuthorizerHead {

@@ -89,7 +89,7 @@ impl ClientAuth for MonAuth {
             return Err(AuthError::PeerUnproven("a challenge without cephx"));
         }
         self.server_challenge = Challenge::from_bytes(payload)?.0;
-        let services = self.client.config.services.iter().fold(0, |set, s| set | s.0);
+        let services = self.client.services();
         let old_ticket = self.reclaim.as_ref().map(|(_, blob)| blob.clone()).unwrap_or_default();
         self.client.authenticate(self.server_challenge, &old_ticket, services)
     }

@@ -10,6 +10,9 @@ use loligo_wire::{Encode, Reader};
 use super::execution::{DONE, Execution, Output};
 use crate::errno::Errno;
 
+/// What it costs to pass by one other attribute.
+const ENTRY_COST: u64 = 32;
+
 impl<'a> Execution<'a> {
     pub(super) fn xattr(&mut self, op: &OsdOp) -> Output {
         let (name, _) = op.xattr_input()?;
@@ -45,6 +48,8 @@ impl<'a> Execution<'a> {
             return Err(Errno::ENAMETOOLONG);
         }
         let (name, value) = op.xattr_input()?;
+        self.context.works(op.data.len() as u64)?;
+        self.spend_on_place()?;
         if is_own(&name) {
             return Err(Errno::EINVAL); // which no library lets a program ask for
         }
@@ -57,11 +62,19 @@ impl<'a> Execution<'a> {
     pub(super) fn remove_xattr(&mut self, op: &OsdOp) -> Output {
         let (name, _) = op.xattr_input()?;
         self.must_exist()?;
+        self.spend_on_place()?;
         if is_own(&name) {
             return Err(Errno::EINVAL);
         }
         self.make(Change::RemoveXattr { name });
         DONE
+    }
+
+    /// Counts what it costs to put an attribute among the others, or to take it out: stores keep them in one
+    /// sorted list, so that it grows with those that were there and those that the request has set before.
+    fn spend_on_place(&mut self) -> Result<(), Errno> {
+        let stored = self.view.as_ref().map_or(0, |view| view.xattr_bytes());
+        self.context.spend(stored + self.changes.len() as u64 * ENTRY_COST)
     }
 
     fn value(&mut self, name: &[u8]) -> Result<Option<Bytes>, Errno> {

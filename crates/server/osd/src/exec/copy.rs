@@ -239,7 +239,7 @@ mod tests {
             places: Some(Arc::clone(places)),
             ..Context::plain(1, Tid(1), Epoch(1), PoolId(pool), PG_NUM)
         };
-        let done = execute(&context, op, &**collection, &mut state, &Counters::default());
+        let done = execute(&context, &mut op, &**collection, &mut state, &Counters::default());
         let Executed::Answer(msg, ..) = done else { panic!("no answer") };
         let data = Bytes::from(msg.data.concat());
         OsdReply::open(&Msg { data: smallvec![data], ..msg }).expect("a reply that decodes")

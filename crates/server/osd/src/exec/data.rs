@@ -18,6 +18,9 @@ const EXTENT_LEN: u64 = 16;
 /// What it costs to find it.
 const EXTENT_COST: u64 = 64;
 
+/// Pairs are removed faster than their bytes are copied, by this factor.
+const REMOVAL_SHARE: u64 = 4;
+
 impl<'a> Execution<'a> {
     pub(super) fn read(&mut self, op: &OsdOp) -> Output {
         let extent = current(op);
@@ -107,6 +110,7 @@ impl<'a> Execution<'a> {
         if extent.length != op.data.len() as u64 {
             return Err(Errno::EINVAL);
         }
+        self.context.works(extent.length)?;
         let mut data = op.data.clone();
         let known = self.info.truncate_seq;
         if known > extent.truncate_seq && extent.offset.saturating_add(extent.length) > self.size {
@@ -133,9 +137,11 @@ impl<'a> Execution<'a> {
     }
 
     pub(super) fn append(&mut self, op: &OsdOp) -> Output {
-        if op.extent().length != op.data.len() as u64 {
+        let len = op.data.len() as u64;
+        if op.extent().length != len {
             return Err(Errno::EINVAL);
         }
+        self.context.works(len)?;
         self.put(self.size, op.data.clone())
     }
 
@@ -179,6 +185,7 @@ impl<'a> Execution<'a> {
             return Err(Errno::EINVAL);
         }
         self.context.limits.check_range(0, len)?;
+        self.context.works(len)?;
         if len == 0 && self.size == 0 && (self.exists || self.info.whiteout) {
             // Not even a new version, and a whiteout stays one unless something else changes it.
             (self.exists, self.info.whiteout) = (true, false);
@@ -227,6 +234,7 @@ impl<'a> Execution<'a> {
         if !self.exists && (stays || !self.info.whiteout) {
             return Err(Errno::ENOENT);
         }
+        self.works_on_removal()?;
         self.modified.insert(0, self.size);
         self.exists = false;
         self.size = 0;
@@ -242,6 +250,13 @@ impl<'a> Execution<'a> {
             self.changes.push(Change::Create);
         }
         DONE
+    }
+
+    /// Counts what it costs to remove the object's attributes and its map, or a part of that map: how large
+    /// the part is is known only when it is gone.
+    pub(super) fn works_on_removal(&self) -> Result<(), Errno> {
+        let all = self.view.as_ref().map_or(0, |view| view.cloned_bytes());
+        self.context.works(all / REMOVAL_SHARE)
     }
 
     pub(super) fn truncate(&mut self, op: &OsdOp) -> Output {

@@ -9,7 +9,7 @@ use loligo_wire::{SnapId, UTime};
 use smallvec::SmallVec;
 
 use super::Context;
-use super::ranges::Ranges;
+use super::ranges::Touched;
 use super::snaps::SnapSet;
 use crate::errno::Errno;
 use crate::made::Made;
@@ -23,6 +23,9 @@ pub(crate) const DONE: Output = Ok((0, Bytes::new()));
 
 /// What an operation costs beside what it reads and makes.
 const OP_COST: u64 = 64;
+/// What one that changes the object costs more, however little it changes: the store looks for the place,
+/// splits and joins what is there.
+pub(super) const CHANGE_COST: u64 = 1024;
 
 /// Results and outputs, in the order of the operations; shorter than they are if one failed.
 pub(super) type Outputs = SmallVec<[(i32, Bytes); 2]>;
@@ -45,7 +48,7 @@ pub(crate) struct Execution<'a> {
     /// Its clones; in a request that reads they are looked up where they are asked for.
     pub(super) snaps: SnapSet,
     /// Bytes that are others by now, or may be.
-    pub(super) modified: Ranges,
+    pub(super) modified: Touched,
     /// Whether users see another version: not if only watches change, or if a copy brings its version along.
     pub(super) user_modify: bool,
     /// Who watched the object before the request, if anybody did.
@@ -93,7 +96,7 @@ impl<'a> Execution<'a> {
             view,
             changes: SmallVec::new(),
             snaps: SnapSet::default(),
-            modified: Ranges::default(),
+            modified: Touched::default(),
             user_modify: false,
             watchers: None,
             load: None,
@@ -161,6 +164,9 @@ impl<'a> Execution<'a> {
         self.user_modify |=
             op.code.is_modify() && !matches!(op.code, OpCode::WATCH | OpCode::COPY_FROM | OpCode::COPY_FROM2);
         self.context.spend(OP_COST)?;
+        if op.code.is_modify() {
+            self.context.works(CHANGE_COST)?;
+        }
         self.check_rules(op)?;
         match op.code {
             OpCode::READ | OpCode::SYNC_READ => self.read(op),

@@ -25,8 +25,11 @@ const AT_END: i32 = 1;
 /// go on.
 const LOOKED_AT_MAX: usize = 4096;
 
-/// The same with a filter, for which each object is read.
+/// The same with a filter, for which each object is read …
 const FILTERED_MAX: usize = 256;
+
+/// … and bytes of the attributes that it looks at: the listing goes on behind the object that reaches them.
+const FILTERED_BYTES: u64 = 4 << 20;
 
 /// What looking at them counts against what a request may do; each object's name is copied.
 const PAGE_COST: u64 = 4 << 20;
@@ -104,6 +107,7 @@ impl Filter {
         context: &Context,
         collection: &dyn Collection,
         name: &ObjectName,
+        looked_at: &mut u64,
     ) -> Result<bool, Errno> {
         let Some(collection) = Filed::of(context, collection).collection(name.as_ref().hash) else {
             return Ok(false);
@@ -112,7 +116,9 @@ impl Filter {
             return Ok(false);
         };
         let value = context.fetches.now(|| object.xattr(&self.xattr))?;
-        context.spend(value.as_ref().map_or(0, |value| value.len() as u64))?;
+        let len = value.as_ref().map_or(0, |value| value.len() as u64);
+        *looked_at += len;
+        context.spend(len)?;
         Ok(value.is_some_and(|value| value == self.value))
     }
 }
@@ -134,10 +140,13 @@ fn page(
     };
     if let Some(filter) = filter {
         // Fewer are looked at, since each costs more; the listing goes on behind them.
-        found.truncate(FILTERED_MAX);
-        let mut passed = Vec::with_capacity(found.len());
-        for name in &found {
-            passed.push(here(name) && filter.wants(context, collection, name)?);
+        let mut passed = Vec::with_capacity(FILTERED_MAX);
+        let mut looked_at = 0;
+        for name in found.iter().take(FILTERED_MAX) {
+            if looked_at >= FILTERED_BYTES {
+                break;
+            }
+            passed.push(here(name) && filter.wants(context, collection, name, &mut looked_at)?);
         }
         return Ok(filtered_page(context, op, found, &passed, count, form));
     }
@@ -155,7 +164,8 @@ fn page(
     Ok(form.answer(context, op, next.as_ref(), entries))
 }
 
-/// An answer of the objects that a filter let through: up to `count` of them, or all that were looked at.
+/// An answer of the objects that a filter let through: up to `count` of them, or all of the first ones that
+/// were looked at.
 fn filtered_page(
     context: &Context,
     op: &MOSDOp,
@@ -164,14 +174,11 @@ fn filtered_page(
     count: usize,
     form: Form,
 ) -> (i32, Bytes) {
-    let all_looked_at = found.len() < FILTERED_MAX;
     let through = found.iter().zip(passed).enumerate().filter(|(_, (_, passed))| **passed);
     let mut entries: Vec<_> = through.map(|(at, (name, _))| (at, entry(name.as_ref()))).collect();
     let next = match entries.get(count) {
         Some((at, _)) => found.get(*at),
-        // The last one is looked at again, so that there is a place to go on from.
-        None if !all_looked_at => found.last(),
-        None => None,
+        None => found.get(passed.len()),
     };
     let until = next.map(|next| next.as_ref());
     entries.retain(|(at, _)| until.is_none_or(|until| found[*at].as_ref() < until));

@@ -132,7 +132,7 @@ pub(crate) enum Executed {
     /// There shall be none.
     Nothing,
     /// It waits for something ([`Fetches`]), and nothing was done.
-    Waits(Box<MOSDOp>),
+    Waits,
 }
 
 /// Whether the pool takes more.
@@ -167,10 +167,11 @@ pub(crate) fn check_shape(op: &MOSDOp, writes: bool, limits: &Limits) -> Result<
     Ok(())
 }
 
-/// Executes a request and makes the answer.
+/// Executes a request and makes the answer, into which the request's name and operations go. A request that
+/// waits is left as it was.
 pub(crate) fn execute(
     context: &Context,
-    op: MOSDOp,
+    op: &mut MOSDOp,
     collection: &dyn Collection,
     state: &mut SlotState,
     counters: &Counters,
@@ -179,10 +180,10 @@ pub(crate) fn execute(
     let mut known = Known::default();
     let reply = if context.task.is_some() {
         task::run(context, op, collection, state, &mut known)
-    } else if is_pg_request(&op) {
-        pg_request(context, op, collection, state)
+    } else if is_pg_request(op) {
+        pg_request(context, op, collection, (state.version, state.user_version))
     } else if context.writes {
-        match known_result(context, &op, state) {
+        match known_result(context, op, state) {
             Some((record, outputs)) => Ok(Some(
                 answer(context, op, record.result, outputs)
                     .with_versions(record.version, record.user_version),
@@ -199,15 +200,18 @@ pub(crate) fn execute(
             Executed::Answer(reply, tells_of, known.effects)
         }
         Ok(None) => Executed::Nothing,
-        Err(op) => Executed::Waits(op),
+        Err(Waiting) => Executed::Waits,
     }
 }
 
 /// The answer to a request that is not executed.
-pub(crate) fn refuse(context: &Context, op: MOSDOp, errno: Errno) -> Executed {
-    let reply = MOSDOpReply::answer(op, errno.code(), context.epoch);
+pub(crate) fn refuse(context: &Context, op: &mut MOSDOp, errno: Errno) -> Executed {
+    let reply = MOSDOpReply::take_answer(op, errno.code(), context.epoch);
     Executed::Answer(Msg::new(&reply).with_tid(context.tid), Eversion::default(), None)
 }
+
+/// A version behind all others.
+const NEWEST: Eversion = Eversion { epoch: Epoch(u32::MAX), version: u64::MAX };
 
 /// What is known of a request beside its answer.
 #[derive(Default)]
@@ -219,21 +223,29 @@ struct Known {
     effects: Option<Box<Effects>>,
 }
 
-/// An answer, or that there shall be none; or the request, if it waits.
-type Answered = Result<Option<MOSDOpReply>, Box<MOSDOp>>;
+/// The request waits for something.
+struct Waiting;
+
+/// An answer, or that there shall be none; or that the request waits.
+type Answered = Result<Option<MOSDOpReply>, Waiting>;
 
 /// Whether the request is about a placement group and not about an object.
 pub(crate) fn is_pg_request(op: &MOSDOp) -> bool {
     op.ops.iter().any(|op| op.code.is_pg())
 }
 
-fn pg_request(context: &Context, op: MOSDOp, collection: &dyn Collection, state: &SlotState) -> Answered {
+fn pg_request(
+    context: &Context,
+    op: &mut MOSDOp,
+    collection: &dyn Collection,
+    (version, user_version): (Eversion, u64),
+) -> Answered {
     let mut outputs = Outputs::new();
-    let result = list::list(context, &op, collection, &mut outputs).unwrap_or_else(Errno::code);
+    let result = list::list(context, op, collection, &mut outputs).unwrap_or_else(Errno::code);
     if context.fetches.waiting() {
-        return Err(Box::new(op));
+        return Err(Waiting);
     }
-    Ok(Some(answer(context, op, result, outputs).with_versions(state.version, state.user_version)))
+    Ok(Some(answer(context, op, result, outputs).with_versions(version, user_version)))
 }
 
 /// What came of a write that was done before.
@@ -247,25 +259,25 @@ fn known_result(context: &Context, op: &MOSDOp, state: &SlotState) -> Option<(Op
 
 fn read_request(
     context: &Context,
-    op: MOSDOp,
+    op: &mut MOSDOp,
     collection: &dyn Collection,
     state: &mut SlotState,
     counters: &Counters,
     known: &mut Known,
 ) -> Answered {
     let outputs = Outputs::new();
-    let found = find(context, &op, collection);
+    let found = find(context, op, collection);
     let mark = context.fetches.mark();
     let view = match found {
         Ok(view) => view,
-        Err(_) if context.fetches.waiting() => return Err(Box::new(op)),
+        Err(_) if context.fetches.waiting() => return Err(Waiting),
         Err(errno) => return Ok(Some(answer(context, op, errno.code(), outputs))),
     };
-    let oid = oid_of(&op);
+    let oid = oid_of(op);
     if let Err(errno) = watch::load(context, &op.ops, &mut state.watches, oid, &*view) {
         if context.fetches.waiting() {
             context.fetches.keep_view(&view, mark);
-            return Err(Box::new(op));
+            return Err(Waiting);
         }
         known.tells_of = Some(view.info().version);
         return Ok(Some(answer(context, op, errno.code(), outputs)));
@@ -286,7 +298,7 @@ struct Watched<'a> {
 #[expect(clippy::too_many_arguments, reason = "the request, where it happens, and what is known there")]
 fn read(
     context: &Context,
-    op: MOSDOp,
+    op: &mut MOSDOp,
     collection: &dyn Collection,
     (view, mark): (Arc<dyn ObjectView>, u32),
     watched: Watched<'_>,
@@ -296,14 +308,14 @@ fn read(
 ) -> Answered {
     let mut outputs = Outputs::new();
     known.tells_of = Some(view.info().version);
-    let mut execution = Execution::new(context, collection, oid_of(&op), Some(Arc::clone(&view)));
+    let mut execution = Execution::new(context, collection, oid_of(op), Some(Arc::clone(&view)));
     execution.watchers = watched.watchers;
     execution.load = watched.load;
     let result = execution.run(&op.ops, &mut outputs);
     if context.fetches.waiting() {
         drop(execution);
         context.fetches.keep_view(&view, mark);
-        return Err(Box::new(op));
+        return Err(Waiting);
     }
     known.data_crc = execution.crc_of_whole(&op.ops, &outputs);
     let (info, effects, _) = execution.into_parts();
@@ -318,37 +330,46 @@ fn read(
     }))
 }
 
-/// Whether a request that has its view of the object, and so sees nothing of what is written meanwhile, needs
-/// nothing else of its placement group: then it can be executed beside others.
+/// Whether a request needs nothing of its placement group but what the store has: then it can be executed
+/// beside others. It lists objects, or has its view of the object and so sees nothing of what is written
+/// meanwhile.
 pub(crate) fn stands_alone(context: &Context, op: &MOSDOp) -> bool {
     let asks_group = |code| {
         use OpCode as C;
-        matches!(code, C::CALL | C::WATCH | C::NOTIFY | C::NOTIFY_ACK | C::LIST_WATCHERS)
+        matches!(code, C::WATCH | C::NOTIFY | C::NOTIFY_ACK | C::LIST_WATCHERS)
     };
-    let reads = context.task.is_none() && !context.writes && !is_pg_request(op);
-    reads && context.fetches.has_view() && !op.ops.iter().any(|op| asks_group(op.code))
+    let reads = context.task.is_none() && !context.writes;
+    let has_view = || context.fetches.has_view() && !op.ops.iter().any(|op| asks_group(op.code));
+    reads && (is_pg_request(op) || has_view())
 }
 
 /// Executes a request that [stands alone](stands_alone); `newest` are the placement group's versions. An
 /// answer comes with the version that it tells of.
 pub(crate) fn execute_alone(
     context: &Context,
-    op: MOSDOp,
+    op: &mut MOSDOp,
     collection: &dyn Collection,
     newest: (Eversion, u64),
     counters: &Counters,
 ) -> Executed {
     context.start();
     let mut known = Known::default();
-    let Some(view) = context.fetches.resume() else { return Executed::Nothing };
-    let mark = context.fetches.mark();
-    match read(context, op, collection, (view, mark), Watched::default(), newest, counters, &mut known) {
+    let reply = if is_pg_request(op) {
+        // It may have seen whatever is there.
+        known.tells_of = Some(NEWEST);
+        pg_request(context, op, collection, newest)
+    } else {
+        let Some(view) = context.fetches.resume() else { return Executed::Nothing };
+        let mark = context.fetches.mark();
+        read(context, op, collection, (view, mark), Watched::default(), newest, counters, &mut known)
+    };
+    match reply {
         Ok(Some(reply)) => {
             let reply = Msg { data_crc: known.data_crc, ..Msg::new(&reply).with_tid(context.tid) };
             Executed::Answer(reply, known.tells_of.unwrap_or_default(), None)
         }
         Ok(None) => Executed::Nothing,
-        Err(op) => Executed::Waits(op),
+        Err(Waiting) => Executed::Waits,
     }
 }
 
@@ -377,8 +398,8 @@ fn find(context: &Context, op: &MOSDOp, collection: &dyn Collection) -> Result<A
     }
 }
 
-fn answer(context: &Context, op: MOSDOp, result: i32, outputs: Outputs) -> MOSDOpReply {
-    let mut reply = MOSDOpReply::answer(op, result, context.epoch);
+fn answer(context: &Context, op: &mut MOSDOp, result: i32, outputs: Outputs) -> MOSDOpReply {
+    let mut reply = MOSDOpReply::take_answer(op, result, context.epoch);
     for (slot, (rval, data)) in reply.ops.iter_mut().zip(outputs) {
         slot.rval = rval;
         slot.op.data = data;

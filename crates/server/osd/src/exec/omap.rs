@@ -80,6 +80,7 @@ impl<'a> Execution<'a> {
     }
 
     pub(super) fn omap_values_by_keys(&mut self, op: &OsdOp) -> Output {
+        self.context.works(op.data.len() as u64 * SET_COST)?;
         let keys: BTreeSet<Bytes> = Reader::new(&op.data).get()?;
         let keys: Vec<Bytes> = keys.into_iter().collect();
         let values = self.values(&keys)?.to_bytes();
@@ -88,6 +89,7 @@ impl<'a> Execution<'a> {
 
     pub(super) fn compare_omap(&mut self, op: &OsdOp) -> Output {
         self.must_exist()?;
+        self.context.works(op.data.len() as u64 * SET_COST)?;
         let wanted: BTreeMap<Bytes, (Bytes, i32)> = Reader::new(&op.data).get()?;
         if self.info.has_omap {
             self.stored()?;
@@ -138,6 +140,7 @@ impl<'a> Execution<'a> {
     }
 
     pub(super) fn set_omap_header(&mut self, op: &OsdOp) -> Output {
+        self.context.works(op.data.len() as u64)?;
         self.info.has_omap = true;
         self.make(Change::SetOmapHeader { header: op.data.clone() });
         DONE
@@ -146,6 +149,7 @@ impl<'a> Execution<'a> {
     pub(super) fn clear_omap(&mut self) -> Output {
         self.must_exist()?;
         if self.info.has_omap {
+            self.works_on_removal()?;
             self.info.has_omap = false;
             self.changes.push(Change::ClearOmap);
         }
@@ -162,6 +166,7 @@ impl<'a> Execution<'a> {
 
     pub(super) fn remove_omap_range(&mut self, op: &OsdOp) -> Output {
         self.must_exist()?;
+        self.works_on_removal()?;
         let (from, until) = Reader::new(&op.data).get()?;
         self.changes.push(Change::RemoveOmapRange { from, until });
         DONE

@@ -72,6 +72,42 @@ impl Ranges {
     }
 }
 
+/// Ranges as one operation after the other touches them: adding one costs the same however many there are.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Touched {
+    /// Start and end, in no order.
+    parts: Vec<(u64, u64)>,
+}
+
+impl Touched {
+    /// Adds a range.
+    pub(crate) fn insert(&mut self, start: u64, len: u64) {
+        if len == 0 {
+            return;
+        }
+        let end = start.saturating_add(len);
+        match self.parts.last_mut() {
+            Some((first, last)) if start <= *last && *first <= end => {
+                (*first, *last) = ((*first).min(start), (*last).max(end));
+            }
+            _ => self.parts.push((start, end)),
+        }
+    }
+
+    /// All of them together.
+    pub(crate) fn joined(mut self) -> Ranges {
+        self.parts.sort_unstable();
+        let mut parts: Vec<(u64, u64)> = Vec::with_capacity(self.parts.len());
+        for (start, end) in self.parts {
+            match parts.last_mut() {
+                Some((_, last)) if start <= *last => *last = (*last).max(end),
+                _ => parts.push((start, end)),
+            }
+        }
+        Ranges { parts }
+    }
+}
+
 impl Encode for Ranges {
     fn encode(&self, w: &mut Writer) {
         w.put(&self.iter().collect::<Vec<_>>());
@@ -102,6 +138,9 @@ mod tests {
                 let mut other = Ranges::default();
                 parts.iter().for_each(|(start, len)| other.insert(*start, *len));
                 let bytes: BTreeSet<u64> = parts.iter().flat_map(|(start, len)| *start..start + len).collect();
+                let mut touched = Touched::default();
+                parts.iter().for_each(|(start, len)| touched.insert(*start, *len));
+                prop_assert_eq!(&touched.joined(), &other);
                 match what {
                     0 => other.iter().for_each(|(start, len)| ranges.insert(start, len)),
                     1 => ranges.subtract(&other),

@@ -178,7 +178,7 @@ impl<'a> Execution<'a> {
         let changed = cloned.is_some() || snapc.seq > self.snaps.seq;
         let known = changed || self.info.has_snaps;
         if let Some(newest) = self.snaps.clones.last_mut() {
-            newest.overlap.subtract(&self.modified);
+            newest.overlap.subtract(&std::mem::take(&mut self.modified).joined());
             newest.overlap.cut(OVERLAP_PARTS_MAX);
         }
         self.snaps.seq = self.snaps.seq.max(snapc.seq);

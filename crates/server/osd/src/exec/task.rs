@@ -10,9 +10,10 @@ use loligo_wire::message::osd::MOSDOp;
 use loligo_wire::{Eversion, SnapId};
 use smallvec::{SmallVec, smallvec};
 
+use super::execution::CHANGE_COST;
 use super::snaps::SnapSet;
 use super::write::OBJECT;
-use super::{Answered, Context, Execution, Known, answer, oid_of};
+use super::{Answered, Context, Execution, Known, Waiting, answer, oid_of};
 use crate::errno::Errno;
 use crate::slot::SlotState;
 use crate::watch;
@@ -31,13 +32,13 @@ pub(crate) enum Task {
 
 pub(super) fn run(
     context: &Context,
-    op: MOSDOp,
+    op: &mut MOSDOp,
     collection: &dyn Collection,
     state: &mut SlotState,
     known: &mut Known,
 ) -> Answered {
     context.fetches.forget(OBJECT);
-    let oid = oid_of(&op);
+    let oid = oid_of(op);
     let found = context.fetches.now(|| collection.object(oid));
     let done = found.and_then(|view| match (&context.task, view) {
         (Some(Task::EndWatch(key)), Some(view)) => {
@@ -47,7 +48,7 @@ pub(super) fn run(
         (_, None) | (None, _) => Ok(()),
     });
     if context.fetches.waiting() {
-        return Err(Box::new(op));
+        return Err(Waiting);
     }
     let result = done.map_or_else(Errno::code, |()| 0);
     Ok(Some(answer(context, op, result, super::execution::Outputs::new())))
@@ -105,6 +106,7 @@ fn trim(
         if objects.len() == TRIM_PAGE {
             break;
         }
+        context.works(CHANGE_COST)?;
         let gone = ObjectRef { snap: snaps.remove(index).id, ..oid };
         // The store has to have it at hand when it removes it: it must not have to look on the disk then.
         context.fetches.now(|| collection.object(gone))?;

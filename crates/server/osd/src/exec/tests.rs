@@ -8,8 +8,8 @@ use loligo_store::memory::MemoryStore;
 use loligo_store::{CommitListener, ObjectStore, StoreError};
 use loligo_wire::crc::crc32c_of;
 use loligo_wire::message::osd::{
-    ChecksumArgs, Extent, HObject, ListObject, ObjectLocator, ObjectSnaps, OpCode, OpFlags, Ops, OsdOp,
-    OsdReply, PgNlsResponse, WatchArgs, XattrArgs,
+    ChecksumArgs, CmpOp, Extent, HObject, ListObject, ObjectLocator, ObjectSnaps, OpCode, OpFlags, Ops,
+    OsdOp, OsdReply, PgNlsResponse, WatchArgs, XattrArgs,
 };
 use loligo_wire::{Decode, Encode, Incarnation, PgId, PoolId, Reader, UTime, Writer};
 use proptest::prelude::*;
@@ -19,6 +19,7 @@ use super::*;
 use crate::dups::Dups;
 
 mod classes;
+mod work;
 
 struct Deaf;
 
@@ -34,8 +35,11 @@ struct Group {
     counters: Counters,
     tid: u64,
     room: Room,
+    limits: Limits,
     /// Of the last answer.
     data_crc: Option<u32>,
+    /// What the last request counted.
+    work: u64,
 }
 
 impl Group {
@@ -44,7 +48,8 @@ impl Group {
         let pg = PgId { pool: PoolId(1), seed: 0 };
         let collection = store.open(pg, Arc::new(Deaf)).expect("a memory store opens");
         let state = SlotState::new(Eversion::default(), Dups::default(), Arc::default());
-        Self { collection, state, counters: Counters::default(), tid: 0, room: Room::There, data_crc: None }
+        let (counters, limits) = Default::default();
+        Self { collection, state, counters, tid: 0, room: Room::There, limits, data_crc: None, work: 0 }
     }
 
     fn ask(&mut self, name: &str, ops: Ops) -> OsdReply {
@@ -60,18 +65,20 @@ impl Group {
         op
     }
 
-    fn ask_op(&mut self, op: MOSDOp) -> OsdReply {
+    fn ask_op(&mut self, mut op: MOSDOp) -> OsdReply {
         let needs = Needs::of(&op).expect("classes that there are");
         let context = Context {
             writes: needs.writes(),
             snapc: SnapContext { seq: op.snap_seq, snaps: op.snaps.iter().copied().collect() },
             room: self.room,
+            limits: self.limits,
             data_crc: Some(crc32c_of(op.ops.iter().map(|op| &op.data[..]))),
             data_len: op.ops.iter().map(|op| op.data.len()).sum(),
             ..Context::plain(4100, Tid(self.tid), Epoch(3), PoolId(1), 1)
         };
-        let msg = execute(&context, op, &*self.collection, &mut self.state, &self.counters);
+        let msg = execute(&context, &mut op, &*self.collection, &mut self.state, &self.counters);
         let Executed::Answer(msg, ..) = msg else { panic!("no answer") };
+        self.work = context.budget.work();
         assert_eq!(msg.header.tid, Tid(self.tid));
         // As the network would bring it: one buffer.
         let data: Vec<u8> = msg.data.concat();
@@ -440,11 +447,11 @@ fn trimmed(g: &mut Group, removed: &Arc<loligo_maps::SnapSet>) {
         let first = from.as_ref().map_or(ObjectRef::first_of_hash(0), |name| name.as_ref());
         let names = g.collection.list(first, TRIM_PAGE).now().expect("in memory");
         for head in heads_with_clones(&names) {
-            let op = g.op("x", smallvec![]);
+            let mut op = g.op("x", smallvec![]);
             assert_eq!(head.as_ref().name, b"x");
             let task = Some(Task::Trim(Arc::clone(removed)));
             let context = Context { task, writes: true, ..Context::plain(0, Tid(0), Epoch(4), PoolId(1), 1) };
-            let done = execute(&context, op, &*g.collection, &mut g.state, &g.counters);
+            let done = execute(&context, &mut op, &*g.collection, &mut g.state, &g.counters);
             assert!(matches!(done, Executed::Answer(..)));
         }
         match names.last().filter(|_| names.len() == TRIM_PAGE) {

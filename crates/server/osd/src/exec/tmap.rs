@@ -39,6 +39,7 @@ impl Execution<'_> {
 
     /// Replaces the map. One whose keys are out of order is put in order.
     pub(super) fn put_tmap(&mut self, op: &OsdOp) -> Output {
+        self.context.works(op.data.len() as u64)?;
         self.makes(op.data.len() as u64)?;
         let data = if is_ordered(&op.data)? { op.data.clone() } else { ordered(&op.data)? };
         self.nested(&OsdOp::write_full(data))

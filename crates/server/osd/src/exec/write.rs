@@ -12,7 +12,7 @@ use smallvec::{SmallVec, smallvec};
 
 use super::execution::{Execution, Outputs};
 use super::snaps::{self, SnapSet};
-use super::{Answered, Context, Known, Room, answer, oid_of};
+use super::{Answered, Context, Known, Room, Waiting, answer, oid_of};
 use crate::errno::Errno;
 use crate::slot::SlotState;
 use crate::stats::Counters;
@@ -40,7 +40,7 @@ enum Written {
 /// that could not copy (`CopyFromCallback` in `PrimaryLogPG.cc`).
 pub(super) fn request(
     context: &Context,
-    op: MOSDOp,
+    op: &mut MOSDOp,
     collection: &dyn Collection,
     state: &mut SlotState,
     counters: &Counters,
@@ -57,15 +57,15 @@ pub(super) fn request(
     };
     // Asked for anew each time: the slot keeps others from the object, and the store has it at hand now.
     context.fetches.forget(OBJECT);
-    let view = context.fetches.now(|| collection.object(oid_of(&op)));
+    let view = context.fetches.now(|| collection.object(oid_of(op)));
     let user_version_before =
         view.as_ref().ok().and_then(|view| view.as_ref()).map_or(0, |v| v.info().user_version);
     let written = match view {
-        Ok(view) => write(context, &op, collection, state, view, &mut record, &mut outputs, known),
+        Ok(view) => write(context, op, collection, state, view, &mut record, &mut outputs, known),
         Err(errno) => Written::Failed(errno),
     };
     if context.fetches.waiting() {
-        return Err(Box::new(op));
+        return Err(Waiting);
     }
     let wants_outputs = op.flags.contains(OsdFlags::RETURNVEC);
     match written {
@@ -154,7 +154,7 @@ fn write(
         // The store has to know that there is none: it must not have to look on the disk then.
         let clone = ObjectRef { snap: id, ..oid };
         let cloned = execution.view.as_ref().map_or(0, |view| view.cloned_bytes());
-        let made = execution.makes(cloned);
+        let made = context.works(cloned).and_then(|()| execution.makes(cloned));
         if let Err(errno) = made.and_then(|()| context.fetches.now(|| collection.object(clone))) {
             return Written::Failed(errno);
         }

@@ -209,8 +209,9 @@ impl Play {
 
     fn submit(&self, inbox: Arc<Inbox>, op: MOSDOp, context: Context, refusal: Option<Errno>) {
         let slot = self.places.pool(POOL).expect("the pool").slot(op.hash).expect("it opens");
-        let request = Request::new(inbox, op, context, Hold::default(), Instant::now());
-        assert!(slot.submit(Request { refusal, ..request }), "a few requests have room");
+        let mut request = Request::new(inbox, op, context, Hold::default(), Instant::now());
+        request.refusal = refusal;
+        assert!(slot.submit(request), "a few requests have room");
     }
 
     /// Waits for all answers, and compares all objects with the model.

@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use loligo_store::Delayed;
-use loligo_store::disk::{DiskConfig, DiskStore};
 use loligo_store::memory::MemoryStore;
+use loligo_store_disk::{DiskConfig, DiskStore};
 use loligo_wire::message::osd::{ObjectLocator, OpCode, Ops, OsdFlags, OsdOp};
 use loligo_wire::{Epoch, PoolId, Tid, Uuid};
 use smallvec::smallvec;
 
 use super::*;
+use crate::finisher::Gatherer;
 
 const OBJECTS: u64 = 5;
 const REQUESTS: u64 = 4000;
@@ -121,6 +122,7 @@ impl Client {
 }
 
 fn check(store: &dyn ObjectStore) {
+    store.on_batches(Arc::new(Gatherer));
     let pg = PgId { pool: PoolId(1), seed: 0 };
     let slot = Slot::open(pg, store, &Helpers::default()).map(Arc::new).expect("a slot");
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");

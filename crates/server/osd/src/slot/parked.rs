@@ -19,17 +19,17 @@ impl Slot {
     }
 
     /// Numbers a request as it leaves the lane.
-    pub(super) fn arrives(&self, request: Request) -> Request {
+    pub(super) fn arrives(&self, request: &mut Request) {
         // Relaxed: only whoever runs the lane counts.
         let arrival = self.arrived.load(Ordering::Relaxed);
         self.arrived.store(arrival + 1, Ordering::Relaxed);
-        Request { arrival, ..request }
+        request.arrival = arrival;
     }
 
     /// The request, if it may be executed; it is parked if its connection must take answers first, or has
     /// requests parked.
     #[inline]
-    pub(super) fn room_for(self: &Arc<Self>, request: Request) -> Option<Request> {
+    pub(super) fn room_for(self: &Arc<Self>, request: Box<Request>) -> Option<Box<Request>> {
         if !self.helpers.unread.may_be_crowded() && self.parked.load(Ordering::Relaxed) == 0 {
             return Some(request);
         }
@@ -37,7 +37,7 @@ impl Slot {
     }
 
     #[cold]
-    fn park(self: &Arc<Self>, mut request: Request) -> Option<Request> {
+    fn park(self: &Arc<Self>, mut request: Box<Request>) -> Option<Box<Request>> {
         let Some(account) = request.asker.account() else { return Some(request) };
         let conn = request.asker.id();
         let mut state = self.state.lock();
@@ -79,7 +79,7 @@ impl Slot {
     }
 
     /// The next request of a connection that is parked, if there is room for its answer.
-    fn next_parked(self: &Arc<Self>, conn: u64) -> Option<Request> {
+    fn next_parked(self: &Arc<Self>, conn: u64) -> Option<Box<Request>> {
         let unread = &self.helpers.unread;
         loop {
             let mut state = self.state.lock();

@@ -75,7 +75,10 @@ impl Slot {
 
     fn take_turns(self: &Arc<Self>, by_hand: bool) {
         loop {
-            let end = self.take_turn(by_hand);
+            let mut turn = Turn::default();
+            let end = self.take_turn(by_hand, &mut turn);
+            #[cfg(test)]
+            self.turns.lock().expect("not poisoned").push((by_hand, turn.work));
             let slot = Arc::clone(self);
             match end {
                 End::Idle => return,
@@ -101,38 +104,35 @@ impl Slot {
     /// Executes a heavy request beside the others of its placement group; its answer is given where theirs
     /// are.
     fn execute_alone(self: &Arc<Self>, item: Item) {
-        let Item::Again(request, waited, _) = item else { return };
+        let Item::Again(mut request, waited, _) = item else { return };
         let mut state = self.state.lock();
         let told = state.waits.end(waited);
         let newest = (state.version, state.user_version);
         drop(state);
         drop(told);
-        let Request { asker, op, context, mut hold, received, refusal, place, arrival } = request;
-        let executed = exec::execute_alone(&context, op, &*self.collection, newest, &self.counters);
-        let track = Track { received, reached: received, executed: None, client: context.client };
-        let share = hold.share.take();
-        match (executed, place) {
+        let Request { context, op, .. } = &mut *request;
+        let executed = exec::execute_alone(context, op, &*self.collection, newest, &self.counters);
+        let (received, client) = (request.received, request.context.client);
+        let track = Track { received, reached: received, executed: None, client };
+        let share = request.hold.share.take();
+        match (executed, request.place) {
             (Executed::Answer(msg, tells_of, _), Some(place)) => {
+                let Request { asker, mut hold, .. } = *request;
                 hold.share = self.helpers.unread.count(&asker, share, msg.data_len() as u64, true);
                 let reply = Reply { asker, msg, hold, track: Some(track), place };
                 self.push(Item::Done(Box::new(reply), tells_of));
             }
-            (Executed::Waits(op), _) => {
-                hold.share = self.helpers.unread.count(&asker, share, context.budget.spent(), true);
-                let op = *op;
-                self.wait(
-                    Request { asker, op, context, hold, received, refusal, place, arrival },
-                    track,
-                    None,
-                );
+            (Executed::Waits, _) => {
+                let spent = request.context.budget.spent();
+                request.hold.share = self.helpers.unread.count(&request.asker, share, spent, true);
+                self.wait(request, track, None);
             }
             _ => {}
         }
     }
 
-    fn take_turn(self: &Arc<Self>, by_hand: bool) -> End {
+    fn take_turn(self: &Arc<Self>, by_hand: bool, turn: &mut Turn) -> End {
         let Some(mut run) = self.lane.begin() else { return End::Idle };
-        let mut turn = Turn::default();
         while let Some(item) = run.pop() {
             if item.stands_alone() {
                 let slot = Arc::clone(self);
@@ -145,7 +145,7 @@ impl Slot {
                     RunEnd::Idle => End::Idle,
                 };
             }
-            self.one(item, &mut turn);
+            self.one(item, turn);
             if turn.is_over() {
                 return match run.end() {
                     RunEnd::Again => End::Again,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use loligo_store::memory::MemoryStore;
-use loligo_wire::message::osd::OsdOp;
+use loligo_wire::message::osd::{Ops, OsdOp};
 use loligo_wire::{PoolId, Tid};
 
 use super::*;
@@ -17,20 +17,20 @@ const REQUESTS: u64 = 300;
 const KEPT: usize = (64 << 20) / ANSWER;
 
 /// A connection whose client reads when the test says so.
-struct Slow {
+pub(super) struct Slow {
     number: u64,
     account: Arc<Account>,
     unread: StdMutex<Vec<Held>>,
-    tids: StdMutex<Vec<u64>>,
+    pub(super) tids: StdMutex<Vec<u64>>,
 }
 
 impl Slow {
-    fn new(number: u64) -> Arc<Self> {
+    pub(super) fn new(number: u64) -> Arc<Self> {
         let (unread, tids) = Default::default();
         Arc::new(Self { number, account: Arc::default(), unread, tids })
     }
 
-    fn answers(&self) -> usize {
+    pub(super) fn answers(&self) -> usize {
         self.tids.lock().expect("not poisoned").len()
     }
 }
@@ -58,7 +58,7 @@ impl Asker for Slow {
     }
 }
 
-fn submit(slot: &Arc<Slot>, asker: &Arc<Slow>, tid: u64, object: &str, op: OsdOp) {
+pub(super) fn submit(slot: &Arc<Slot>, asker: &Arc<Slow>, tid: u64, object: &str, op: OsdOp) {
     let writes = op.code.is_modify();
     let locator = ObjectLocator::in_pool(PoolId(1));
     let op = MOSDOp::new(locator, object.into(), smallvec![op], OsdFlags::empty());
@@ -153,14 +153,8 @@ fn what_requests_make_waits_until_others_are_done_with_theirs() {
     assert_eq!(helpers.made.counted(), (0, 0));
 }
 
-#[test]
-fn a_heavy_read_keeps_nobody_waiting_but_its_own_client() {
-    let store = MemoryStore::new(1 << 30);
-    let helpers = Helpers::default();
-    let slot = Slot::open(PgId { pool: PoolId(1), seed: 0 }, &store, &helpers).expect("a slot");
-    let (slot, heavy, other) = (Arc::new(slot), Slow::new(1), Slow::new(2));
-    submit(&slot, &other, 0, "o", OsdOp::write_full(vec![1; 16 << 20].into()));
-    // Nobody has a hand free.
+/// Nobody has a hand free until what is returned is dropped.
+pub(super) fn no_hand_free(helpers: &Helpers) -> std::sync::mpsc::Sender<()> {
     let (go, gate) = std::sync::mpsc::channel::<()>();
     let gate = Arc::new(StdMutex::new(gate));
     for _ in 0..64 {
@@ -169,12 +163,29 @@ fn a_heavy_read_keeps_nobody_waiting_but_its_own_client() {
             let _ = gate.lock().expect("not poisoned").recv();
         });
     }
+    go
+}
+
+/// A request to the object `o` as it comes from a socket.
+pub(super) fn submit_light(slot: &Arc<Slot>, asker: Arc<dyn Asker>, tid: u64, ops: Ops) {
     let locator = ObjectLocator::in_pool(PoolId(1));
-    let op = MOSDOp::new(locator, b"o".to_vec(), smallvec![OsdOp::read(0, 0)], OsdFlags::empty());
+    let op = MOSDOp::new(locator, b"o".to_vec(), ops, OsdFlags::empty());
+    let writes = exec::Needs::of(&op).expect("methods that there are").writes();
     let budget = exec::Budget::light();
-    let context = Context { budget, ..Context::plain(1, Tid(1), Epoch(1), PoolId(1), 1) };
-    let asker = Arc::clone(&heavy) as Arc<dyn Asker>;
+    let client = asker.id();
+    let context = Context { budget, writes, ..Context::plain(client, Tid(tid), Epoch(1), PoolId(1), 1) };
     assert!(slot.submit(Request::new(asker, op, context, Hold::default(), Instant::now())));
+}
+
+#[test]
+fn a_heavy_read_keeps_nobody_waiting_but_its_own_client() {
+    let store = MemoryStore::new(1 << 30);
+    let helpers = Helpers::default();
+    let slot = Slot::open(PgId { pool: PoolId(1), seed: 0 }, &store, &helpers).expect("a slot");
+    let (slot, heavy, other) = (Arc::new(slot), Slow::new(1), Slow::new(2));
+    submit(&slot, &other, 0, "o", OsdOp::write_full(vec![1; 16 << 20].into()));
+    let go = no_hand_free(&helpers);
+    submit_light(&slot, Arc::clone(&heavy) as _, 1, smallvec![OsdOp::read(0, 0)]);
     submit(&slot, &heavy, 2, "o", OsdOp::read(0, 1));
     submit(&slot, &other, 1, "o", OsdOp::read(0, 1));
     submit(&slot, &other, 2, "o", OsdOp::write(0, Bytes::from_static(b"new")));

@@ -12,7 +12,7 @@ use std::{env, fs};
 
 use bytes::Bytes;
 use loligo_server::{Handle, Server, StartError, check_dir};
-use loligo_store::disk::{OpenError, RepairListener, repair};
+use loligo_store_disk::{OpenError, RepairListener, repair};
 
 use crate::common::{Scratch, connect, soon};
 

@@ -1,13 +1,14 @@
-//! One capacity for many collections, without a counter that all of them write to.
+//! One capacity for many collections, without a counter that all of them update.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::StoreError;
 
-/// Collections take room in portions of this part of the capacity: small enough that what lies unused in a
-/// few hundred of them does not matter, …
+/// Collections reserve space in portions of the capacity divided by this number, so that the unused
+/// remainders of a few hundred collections are negligible. `PORTION_MIN` and `PORTION_MAX` limit the
+/// portion's size.
 const PORTION_PART: u64 = 1 << 16;
-/// … and within these bounds.
+/// The smallest portion, in bytes; `PORTION_MAX` is the largest.
 const PORTION_MIN: u64 = 4 << 10;
 const PORTION_MAX: u64 = 256 << 10;
 
@@ -20,7 +21,7 @@ pub(super) struct Budget {
     granted: AtomicU64,
 }
 
-/// What one collection has of the capacity.
+/// One collection's share of the capacity.
 #[derive(Debug, Default)]
 pub(super) struct Share {
     /// Bytes granted; at least `used`.
@@ -38,7 +39,7 @@ impl Budget {
         self.capacity
     }
 
-    /// Makes sure that `share` has room for `needed` more bytes.
+    /// Ensures that `share` has space for `needed` more bytes.
     #[inline]
     pub(super) fn reserve(&self, share: &mut Share, needed: u64) -> Result<(), StoreError> {
         let free = share.granted - share.used;
@@ -64,10 +65,10 @@ impl Budget {
         self.granted.fetch_update(Ordering::Relaxed, Ordering::Relaxed, enlarged).map(|_| bytes)
     }
 
-    /// Sets what `share` uses, which is at most what was reserved, and takes back what it does not need soon.
+    /// Sets the usage of `share`, which is at most what was reserved, and returns what it does not need soon.
     #[inline]
     pub(super) fn settle(&self, share: &mut Share, used: u64) {
-        // A reservation is an upper bound; should one ever be too low, the sums must stay right all the same.
+        // A reservation is an upper bound. If one is ever too low, the sums must stay right all the same.
         if used > share.granted {
             self.granted.fetch_add(used - share.granted, Ordering::Relaxed);
             share.granted = used;
@@ -84,7 +85,7 @@ impl Budget {
         share.granted = keep;
     }
 
-    /// Takes the whole share back.
+    /// Returns the whole share to the budget.
     pub(super) fn close(&self, share: &mut Share) {
         self.granted.fetch_sub(share.granted, Ordering::Relaxed);
         *share = Share::default();

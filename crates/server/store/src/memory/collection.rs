@@ -13,8 +13,8 @@ use crate::{
     ObjectName, ObjectRef, ObjectView, OpRecord, StoreError, Transaction,
 };
 
-/// Uncontended in use: a placement group is served by one thread at a time, and only statistics are read
-/// beside it.
+/// Normally uncontended: one thread at a time serves a placement group, and only statistics are read
+/// concurrently.
 static COLLECTION: Class = Class::new("store.collection");
 
 pub(super) struct MemoryCollection {
@@ -42,7 +42,7 @@ impl MemoryCollection {
         self.budget.close(&mut old.share);
     }
 
-    /// Bytes of memory taken.
+    /// The memory used, in bytes.
     pub(super) fn footprint(&self) -> u64 {
         self.inner.lock().weight.footprint
     }
@@ -90,8 +90,8 @@ impl Collection for MemoryCollection {
 }
 
 impl Inner {
-    /// The most that a transaction adds to the footprint. Refuses one that cannot be done: after this nothing
-    /// fails.
+    /// Returns the most that a transaction adds to the footprint. Rejects a transaction that cannot be
+    /// applied: no later step fails.
     fn cost_max(&self, txn: &Transaction<'_>) -> Result<u64, StoreError> {
         let mut cost = 0;
         for ObjectChanges { oid, changes, .. } in &txn.objects {
@@ -114,7 +114,7 @@ impl Inner {
         Ok(cost)
     }
 
-    /// How far a change makes an object reach.
+    /// Returns the offset of the end of a change, which the object's size may reach.
     fn reach_of(&self, change: &Change<'_>) -> Result<u64, StoreError> {
         let size = match change {
             Change::Write { offset, data } => offset.saturating_add(data.len() as u64),
@@ -148,7 +148,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Changes an object, or makes it.
+    /// Changes an object, or creates it.
     fn with_object(
         &mut self,
         oid: ObjectRef<'_>,

@@ -1,19 +1,20 @@
 //! The data of one object.
 //!
-//! Data is kept as immutable buffers, so that a reader takes a reference and a writer replaces what it
-//! overwrites:
+//! Data is kept in immutable buffers: a reader takes a reference, and a writer replaces the buffers that
+//! it overwrites:
 //!
-//! - *Whole*: one buffer from offset 0 on. What an object is written as in one go, and every object up to
-//!   [`SMALL_MAX`], which is rewritten rather than cut.
-//! - *Chunks*: the object is cut into chunks of [`CHUNK`] bytes, each a short sorted list of extents. An
-//!   extent begins on a block boundary ([`BLOCK`]): a write that begins or ends inside a block rewrites that
-//!   block. So no chunk has more than 16 extents, whatever is written where.
+//! - *Whole*: one buffer from offset 0 on. Used for an object that is written in one go, and for every
+//!   object up to [`SMALL_MAX`], which is rewritten instead of split.
+//! - *Chunks*: the object is split into chunks of [`CHUNK`] bytes, each a short sorted list of extents.
+//!   An extent begins on a block boundary ([`BLOCK`]): a write that begins or ends inside a block
+//!   rewrites that block. A chunk therefore has at most 16 extents, whatever the writes.
 //!
-//! An extent may be a slice of a larger buffer ("borrowed"): of a large write kept as it was received, or of
-//! what is left of a buffer partly overwritten. It pins that whole buffer. `lost` counts the pinned bytes
-//! that are of no use any more; when they outgrow half of what is still in use, each write also moves a few
-//! borrowed extents into buffers of their own (`sweep`), until the old buffers are free. So memory stays
-//! within about twice the data, and no single write pays for it.
+//! An extent may be a slice of a larger buffer ("borrowed"): of a large write kept as it was received,
+//! or of the remainder of a partly overwritten buffer. It pins that whole buffer. `lost` counts the
+//! pinned bytes that are no longer in use. When they exceed half of the borrowed bytes still in use,
+//! each write also moves a few borrowed extents into buffers of their own (`sweep`), until the old
+//! buffers are free. Memory therefore stays within about twice the data, and no single write bears the
+//! whole cost.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,32 +23,33 @@ use bytes::Bytes;
 
 use crate::Data;
 
-/// Extents begin on multiples of this. The size of what block devices write most.
+/// Extents begin on multiples of this: the write size that block devices see most.
 const BLOCK: u64 = 4096;
-/// Bytes that one chunk covers: large enough that a chunk's own cost vanishes, small enough that moving its
-/// extents around costs nothing.
+/// Bytes that one chunk covers: large enough that the overhead of a chunk is negligible, small enough
+/// that moving its extents is cheap.
 const CHUNK: u64 = 64 << 10;
 /// Up to this size an object is one buffer, rewritten by each write: copying so little is cheaper than a
 /// second allocation.
 const SMALL_MAX: u64 = 8 << 10;
-/// From this size on the buffer that a write arrived in is kept instead of copied. The messenger receives
-/// into buffers of up to 256 KiB, or of a message's own size if that is larger, so what is kept uses at least
-/// half of its buffer.
+/// Writes of at least this size keep the buffer that they arrived in; smaller ones are copied. The
+/// messenger receives into buffers of up to 256 KiB, or of a message's own size if that is larger, so a
+/// kept write uses at least half of its buffer.
 const KEEP_MIN: usize = 128 << 10;
-/// What one extent costs beside its bytes: its place in the list, its buffer's bookkeeping.
+/// The memory, in bytes, that one extent takes in addition to its bytes: its list entry and its buffer's
+/// bookkeeping.
 const EXTENT_COST: u64 = 72;
-/// What one chunk costs beside its extents.
+/// The memory that one chunk takes in addition to its extents.
 const CHUNK_COST: u64 = 64;
-/// What a place for a chunk costs, used or not.
+/// The memory of a chunk's slot, used or not.
 const CHUNK_SLOT: u64 = size_of::<Option<Arc<Chunk>>>() as u64;
-/// A sweep moves at least this many bytes, so that it overtakes the writes that make it necessary.
+/// A sweep moves at least this many bytes, so that it outpaces the writes that make it necessary.
 const SWEEP_MIN: u64 = 16 << 10;
-/// And at most this many, so that no write waits for long.
+/// A sweep moves at most this many bytes, so that no write waits for long.
 const SWEEP_MAX: u64 = 1 << 20;
 
 static ZEROS: [u8; CHUNK as usize] = [0; CHUNK as usize];
 
-/// The data of an object, without its size: what is not covered reads as zeros.
+/// The data of an object, without its size. Uncovered ranges read as zeros.
 #[derive(Clone, Debug)]
 pub(super) enum Contents {
     Whole(Bytes),
@@ -61,12 +63,12 @@ impl Default for Contents {
 }
 
 impl Contents {
-    /// Contents that are all of `data`.
+    /// Contents that consist of `data`.
     pub(super) fn whole(data: &Bytes) -> Self {
         Self::Whole(if data.len() >= KEEP_MIN { data.clone() } else { Bytes::copy_from_slice(data) })
     }
 
-    /// Puts `data` at `offset`.
+    /// Writes `data` at `offset`.
     pub(super) fn write(&mut self, offset: u64, data: &Bytes) {
         if data.is_empty() {
             return;
@@ -81,8 +83,8 @@ impl Contents {
         }
     }
 
-    /// The bytes before `offset` that a write of `offset..end` will cover with zeros, because what lies
-    /// before it in its block, or in a small object, is kept in one piece with it.
+    /// Returns the range before `offset` that a write of `offset..end` will cover with zeros, because
+    /// the block, or the small object, is kept in one piece with the written bytes.
     pub(super) fn lead(&self, offset: u64, end: u64) -> Range<u64> {
         let block = offset / BLOCK * BLOCK;
         let covered = match self {
@@ -119,7 +121,7 @@ impl Contents {
         }
     }
 
-    /// Forgets everything from `size` on.
+    /// Discards everything from `size` on.
     pub(super) fn cut(&mut self, size: u64) {
         match self {
             Self::Whole(old) if old.len() as u64 <= size => {}
@@ -128,7 +130,7 @@ impl Contents {
         }
     }
 
-    /// Appends the bytes of a range to `out`, zeros where there are none.
+    /// Appends the bytes of a range to `out`; uncovered bytes are zeros.
     pub(super) fn read(&self, range: Range<u64>, out: &mut Data) {
         match self {
             Self::Whole(all) => {
@@ -142,7 +144,7 @@ impl Contents {
         }
     }
 
-    /// The parts of a range that are covered, adjacent ones joined.
+    /// Returns the covered parts of a range, adjacent ones joined.
     pub(super) fn extents(&self, range: Range<u64>) -> Vec<(u64, u64)> {
         let mut found: Vec<(u64, u64)> = Vec::new();
         let mut add = |start: u64, end: u64| {
@@ -160,7 +162,7 @@ impl Contents {
         found
     }
 
-    /// Bytes of data covered.
+    /// The number of covered bytes.
     pub(super) fn allocated(&self) -> u64 {
         match self {
             Self::Whole(all) => all.len() as u64,
@@ -168,7 +170,7 @@ impl Contents {
         }
     }
 
-    /// Bytes of memory taken, bookkeeping included.
+    /// The memory used, in bytes, bookkeeping included.
     pub(super) fn footprint(&self) -> u64 {
         match self {
             Self::Whole(all) if all.is_empty() => 0,
@@ -179,7 +181,8 @@ impl Contents {
 
     /// The most that a write adds to the footprint of an object of `size` bytes.
     pub(super) fn write_cost_max(size: u64, offset: u64, len: u64) -> u64 {
-        // Both end blocks are rewritten, extents are split, and the object may have to be cut up first.
+        // Both end blocks are rewritten, extents are split, and the object may have to be split into
+        // chunks first.
         let chunks = size.max(offset + len) / CHUNK + 1;
         len + 2 * BLOCK + 6 * EXTENT_COST + chunks * (CHUNK_COST + EXTENT_COST + CHUNK_SLOT)
     }
@@ -195,7 +198,7 @@ impl Contents {
     }
 }
 
-/// `old` with `data` put at `offset`, in a new buffer.
+/// Returns `old` with `data` at `offset`, in a new buffer.
 fn rebuilt(old: &Bytes, offset: usize, data: &[u8]) -> Bytes {
     let end = offset + data.len();
     let mut new = Vec::with_capacity(old.len().max(end));
@@ -217,23 +220,24 @@ fn push_zeros(mut len: u64, out: &mut Data) {
 /// Data in chunks. Cloning shares the chunks until one of the clones changes them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ChunkMap {
-    /// Chunk `i` covers `i * CHUNK ..`; absent where nothing is covered.
+    /// Chunk `i` covers `i * CHUNK ..`; absent if nothing of it is covered.
     chunks: Vec<Option<Arc<Chunk>>>,
     tally: Tally,
-    /// The chunk where the next sweep goes on.
+    /// The chunk where the next sweep continues.
     sweep_at: usize,
 }
 
 /// Sums over all extents of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Tally {
-    /// Their lengths.
+    /// The sum of the extents' lengths.
     allocated: u64,
-    /// The lengths of the borrowed ones.
+    /// The sum of the borrowed extents' lengths.
     borrowed: u64,
-    /// Bytes that borrowed extents pin but nobody can read, at most; 0 if nothing is borrowed.
+    /// An upper bound of the bytes that borrowed extents pin but no reader can reach; 0 if nothing is
+    /// borrowed.
     lost: u64,
-    /// Their number.
+    /// The number of extents.
     extents: u64,
 }
 
@@ -245,7 +249,7 @@ struct Chunk {
 
 #[derive(Clone, Debug)]
 struct Extent {
-    /// Within the chunk.
+    /// The offset within the chunk.
     start: u32,
     /// Whether `bytes` is a part of a larger buffer.
     borrowed: bool,
@@ -317,7 +321,7 @@ impl ChunkMap {
         push_zeros(range.end - at, out);
     }
 
-    /// The extents that touch a range, with their offsets in the object.
+    /// Returns the extents that touch a range, with their offsets in the object.
     fn extents_of(&self, range: Range<u64>) -> impl Iterator<Item = (u64, &Extent)> {
         by_chunk(range.start..range.end.min(self.reach())).flat_map(|range| {
             let base = range.start / CHUNK * CHUNK;
@@ -334,18 +338,18 @@ impl ChunkMap {
         allocated + lost + extents * EXTENT_COST + chunks * (CHUNK_COST + CHUNK_SLOT)
     }
 
-    /// Nothing is covered from here on.
+    /// The offset from which nothing is covered.
     fn reach(&self) -> u64 {
         self.chunks.len() as u64 * CHUNK
     }
 
-    /// The end of what is covered in the block of `at`; 0 if nothing is.
+    /// Returns the end of the covered part of the block that contains `at`; 0 if nothing is covered.
     fn covered_until(&self, at: u64) -> u64 {
         let block = at / BLOCK * BLOCK;
         self.extents_of(block..block + BLOCK).map(|(start, e)| (start + e.len()).min(block + BLOCK)).sum()
     }
 
-    /// Writes a range that lies within one block, by putting a new block in its place.
+    /// Writes a range that lies within one block by replacing the block.
     fn rewrite(&mut self, range: &Range<u64>, data: &[u8]) {
         if range.is_empty() {
             return;
@@ -360,7 +364,7 @@ impl ChunkMap {
         self.put(block, Bytes::from(new), false);
     }
 
-    /// Writes zeros to a range that lies within one block; what is not covered reads as zeros already.
+    /// Writes zeros to a range that lies within one block; uncovered bytes read as zeros already.
     fn overwrite_with_zeros(&mut self, range: Range<u64>) {
         let range = range.start..range.end.min(self.covered_until(range.start));
         if !range.is_empty() {
@@ -368,13 +372,13 @@ impl ChunkMap {
         }
     }
 
-    /// Makes `bytes`, which lie within one chunk and begin on a block boundary, what is at `offset`.
+    /// Replaces the bytes at `offset` with `bytes`, which lie within one chunk and begin on a block boundary.
     fn put(&mut self, offset: u64, bytes: Bytes, borrowed: bool) {
         let range = offset..offset + bytes.len() as u64;
         self.replace(range, Some(Extent { start: (offset % CHUNK) as u32, borrowed, bytes }));
     }
 
-    /// Uncovers a range that lies within one chunk, and covers it with `new` if there is one.
+    /// Uncovers a range that lies within one chunk, and covers it with `new` if given.
     fn replace(&mut self, range: Range<u64>, new: Option<Extent>) {
         let index = (range.start / CHUNK) as usize;
         if index >= self.chunks.len() {
@@ -392,8 +396,8 @@ impl ChunkMap {
         }
     }
 
-    /// Moves borrowed extents into buffers of their own if too much is pinned for nothing, as much as pays
-    /// for what was lost since `lost_before`.
+    /// Moves borrowed extents into buffers of their own if too many pinned bytes are unused. The amount
+    /// moved is proportional to what was lost since `lost_before`.
     fn sweep_after(&mut self, lost_before: u64) {
         if self.tally.lost * 2 <= self.tally.borrowed {
             return;
@@ -417,7 +421,7 @@ impl ChunkMap {
 }
 
 impl Tally {
-    /// Takes `overlap` bytes of an extent out of the sums; the rest of it, if any, is borrowed from now on.
+    /// Subtracts `overlap` bytes of an extent from the sums. The rest of it, if any, is borrowed from now on.
     fn uncover(&mut self, extent: &Extent, overlap: u64) {
         let rest = extent.len() - overlap;
         self.allocated -= overlap;
@@ -436,7 +440,7 @@ impl Tally {
         self.borrowed += if extent.borrowed { extent.len() } else { 0 };
     }
 
-    /// Without borrowed extents nothing is pinned.
+    /// Resets `lost` if no borrowed extent is left: then nothing is pinned.
     fn settle(&mut self) {
         if self.borrowed == 0 {
             self.lost = 0;
@@ -445,7 +449,7 @@ impl Tally {
 }
 
 impl Chunk {
-    /// The indices of the extents that touch a range.
+    /// Returns the indices of the extents that touch a range.
     fn touched(&self, start: u32, end: u32) -> Range<usize> {
         let first = self.extents.partition_point(|e| e.end() <= start);
         let count = self.extents[first..].partition_point(|e| e.start < end);
@@ -479,7 +483,7 @@ impl Chunk {
         tally.extents = tally.extents + self.extents.len() as u64 - before as u64;
     }
 
-    /// Copies about `max` bytes of the first borrowed extent into a buffer of their own; says how many.
+    /// Copies about `max` bytes of the first borrowed extent into a buffer of their own; returns how many.
     fn own_some(&mut self, max: u64, tally: &mut Tally) -> u64 {
         let Some(index) = self.extents.iter().position(|e| e.borrowed) else { return 0 };
         let extent = &self.extents[index];
@@ -506,15 +510,15 @@ impl Extent {
         self.start + self.bytes.len() as u32
     }
 
-    /// The part of this extent in a range within the chunk.
+    /// Returns the part of this extent in a range within the chunk.
     fn part(&self, range: Range<u32>) -> Self {
         let bytes = self.bytes.slice((range.start - self.start) as usize..(range.end - self.start) as usize);
         Self { start: range.start, borrowed: true, bytes }
     }
 }
 
-/// A range cut at block boundaries: the part of a block that it begins with, whole blocks, the part of a
-/// block that it ends with. Each may be empty.
+/// A range split at block boundaries: the partial block at its start, whole blocks, and the partial
+/// block at its end. Each may be empty.
 struct Parts {
     head: Range<u64>,
     middle: Range<u64>,
@@ -529,7 +533,7 @@ impl Parts {
     }
 }
 
-/// Cuts a range at chunk boundaries.
+/// Splits a range at chunk boundaries.
 fn by_chunk(range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let mut at = range.start;
     std::iter::from_fn(move || {

@@ -1,22 +1,23 @@
-//! Holes within the blocks of an object: bytes that its [contents](super::contents) keep as zeros because
-//! they lie in one block with data, and that nobody wrote.
+//! Holes within the blocks of an object: bytes that no client wrote, but that its
+//! [contents](super::contents) store as zeros because they share a block with data.
 
 use std::ops::Range;
 
-/// Gaps of one object. If it gets more, all of them count as data from then on, and read as zeros as before.
+/// The maximum number of gaps of an object. With more, all of them count as data from then on; they
+/// still read as zeros.
 const GAPS_MAX: usize = 64;
-/// What one gap costs.
+/// The memory, in bytes, that one gap takes.
 const GAP_COST: u64 = size_of::<Range<u64>>() as u64;
-/// The most that one change adds: a gap before it, and one that it cuts in two.
+/// The most that one change adds: a gap before it, and one gap that it splits.
 pub(super) const GAPS_COST_MAX: u64 = 2 * GAP_COST;
 
-/// The gaps of an object: in order, not empty, none touching the next. Most objects have none.
+/// The gaps of an object: in order, not empty, none adjacent to the next. Most objects have none.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::box_collection, reason = "an object without gaps pays 8 bytes for them instead of 24")]
 pub(super) struct Gaps(Option<Box<Vec<Range<u64>>>>);
 
 impl Gaps {
-    /// Nobody wrote this range.
+    /// Marks a range as not written.
     pub(super) fn insert(&mut self, mut range: Range<u64>) {
         if range.is_empty() {
             return;
@@ -32,7 +33,7 @@ impl Gaps {
         self.settle();
     }
 
-    /// Something is written to this range, or it is there no longer.
+    /// Marks a range as written or cut off.
     pub(super) fn remove(&mut self, range: Range<u64>) {
         let Some(all) = &mut self.0 else { return };
         let first = all.partition_point(|gap| gap.end <= range.start);
@@ -50,7 +51,7 @@ impl Gaps {
         self.0.take_if(|all| all.is_empty() || all.len() > GAPS_MAX);
     }
 
-    /// What is left of extents (offset and length, in order) without the gaps.
+    /// Returns `extents` (offset and length, in order) without the gaps.
     pub(super) fn cut_out_of(&self, extents: Vec<(u64, u64)>) -> Vec<(u64, u64)> {
         let Some(all) = &self.0 else { return extents };
         let mut found = Vec::with_capacity(extents.len() + all.len());
@@ -70,7 +71,7 @@ impl Gaps {
         found
     }
 
-    /// Bytes of memory taken.
+    /// The memory used, in bytes.
     pub(super) fn footprint(&self) -> u64 {
         self.0.as_ref().map_or(0, |all| all.len() as u64 * GAP_COST)
     }

@@ -1,8 +1,8 @@
 //! Finds the objects of a collection by name, and walks them in Ceph's order.
 //!
-//! Ordered by reversed hash alone, because 32-bit keys make small, dense tree nodes that are searched without
-//! touching an object. Objects with the same hash are rare, unless a user gives many objects one locator key:
-//! they have a tree of their own.
+//! The order is by reversed hash alone, because 32-bit keys make small, dense tree nodes that are
+//! searched without touching an object. Objects with the same hash are rare unless a user gives many
+//! objects one locator key. Such objects have a tree of their own.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -44,7 +44,7 @@ impl Index {
         }
     }
 
-    /// Adds an object that is not there.
+    /// Adds an object that is not in the index.
     pub(super) fn insert(&mut self, object: Arc<Object>) {
         match self.slots.entry(object.name.as_ref().reversed_hash()) {
             Entry::Vacant(place) => {
@@ -81,7 +81,7 @@ impl Index {
         }
     }
 
-    /// The objects from `from` on, in order.
+    /// Returns the objects from `from` on, in order.
     pub(super) fn range(&self, from: ObjectRef<'_>) -> impl Iterator<Item = &Arc<Object>> {
         let first = from.reversed_hash();
         let same_hash = self.slots.get(&first).into_iter().flat_map(move |slot| slot.range(from));
@@ -91,7 +91,7 @@ impl Index {
 }
 
 impl Slot {
-    /// The objects from `from` on, whose hash does not matter.
+    /// Returns the slot's objects from `from` on; the hash of `from` is ignored.
     fn range(&self, from: ObjectRef<'_>) -> impl Iterator<Item = &Arc<Object>> {
         let (one, many) = match self {
             Self::One(o) => ((o.name.as_ref().cmp_same_hash(&from) != Ordering::Less).then_some(o), None),
@@ -110,7 +110,7 @@ fn is(object: &Object, oid: ObjectRef<'_>) -> bool {
     object.name.as_ref() == oid
 }
 
-/// What an owned and a borrowed name have in common, so that a tree of the one can be searched with the
+/// The common view of an owned and a borrowed name, so that a tree keyed by one can be searched with the
 /// other.
 trait Named {
     fn oid(&self) -> ObjectRef<'_>;

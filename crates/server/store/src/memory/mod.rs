@@ -1,8 +1,8 @@
-//! The store in memory: everything is gone when the process ends, and nothing ever waits.
+//! The store in memory: its contents are lost when the process ends, and no operation waits.
 //!
-//! Each collection has a lock of its own, which its placement group takes alone: nothing is shared between
-//! collections but the capacity, of which each takes portions. A view of an object is a reference to it; data
-//! is read without copying. An object of a few KiB costs about 200 bytes beside its name and its data.
+//! Each collection has its own lock, which only its placement group takes. Collections share nothing
+//! except the capacity, of which each reserves portions. A view of an object is a reference to it; reads
+//! do not copy data. An object of a few KiB costs about 200 bytes in addition to its name and its data.
 
 mod budget;
 mod collection;
@@ -12,7 +12,7 @@ mod index;
 mod near;
 mod object;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,12 +29,12 @@ static COLLECTIONS: Class = Class::new("store.collections");
 /// An [`ObjectStore`] in memory.
 pub struct MemoryStore {
     budget: Arc<Budget>,
-    /// Locked only to add, find or list collections; who works with one holds it open.
+    /// Locked only to add, find or list collections; users of a collection hold a reference to it.
     collections: RwLock<BTreeMap<PgId, Arc<MemoryCollection>>>,
 }
 
 impl MemoryStore {
-    /// An empty store that takes up to `capacity_bytes` of memory for objects, bookkeeping included.
+    /// Creates an empty store that uses up to `capacity_bytes` of memory for objects, bookkeeping included.
     pub fn new(capacity_bytes: u64) -> Self {
         let collections = RwLock::new(&COLLECTIONS, BTreeMap::new());
         Self { budget: Arc::new(Budget::new(capacity_bytes)), collections }

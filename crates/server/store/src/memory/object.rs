@@ -1,4 +1,4 @@
-//! One object, and how it is viewed.
+//! One object and its view.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -11,23 +11,24 @@ use crate::store::{OmapPage, OmapRange};
 use crate::transaction::is_own;
 use crate::{Change, Data, Fetch, Info, KeyValues, ObjectName, ObjectRef, ObjectView};
 
-/// What an object costs beside its name and its contents: the object itself, its share of the index.
+/// The memory, in bytes, that an object takes in addition to its name and its contents: the object
+/// itself and its share of the index.
 const OBJECT_COST: u64 = 184;
-/// What an attribute or an omap key costs beside its bytes.
+/// The memory that an attribute or an omap key takes in addition to its bytes.
 const PAIR_COST: u64 = 56;
-/// What an object with attributes or an omap costs more.
+/// The memory that an object with attributes or an omap takes in addition.
 const EXTRAS_COST: u64 = 96;
 
-/// An object. Shared with its views, hence copied when it is changed while somebody views it.
+/// An object. It is shared with its views, hence copied when it is changed while a view exists.
 #[derive(Clone, Debug)]
 pub(super) struct Object {
     pub(super) name: ObjectName,
     pub(super) info: Info,
     size: u64,
-    /// Of all the data, if it was said.
+    /// The CRC-32C of all the data, if it was recorded.
     crc: Option<u32>,
     contents: Contents,
-    /// What of the contents is no data.
+    /// The parts of the contents that are not data.
     gaps: Gaps,
     /// Most objects have none.
     extras: Option<Box<Extras>>,
@@ -47,7 +48,7 @@ struct Extras {
     xattr_bytes: u64,
 }
 
-/// What one object adds to sums over objects.
+/// The contribution of one object to the sums over all objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Weight {
     pub(super) objects: u64,
@@ -60,7 +61,7 @@ pub(super) struct Weight {
 }
 
 impl Weight {
-    /// Takes `before` out of the sum and puts `after` in.
+    /// Subtracts `before` from the sum and adds `after`.
     pub(super) fn replace(&mut self, before: Self, after: Self) {
         let swap = |sum: &mut u64, before: u64, after: u64| *sum = *sum + after - before;
         swap(&mut self.objects, before.objects, after.objects);
@@ -96,13 +97,13 @@ impl Object {
         weight
     }
 
-    /// The most that making an object adds to the footprint.
+    /// The most that creating an object adds to the footprint.
     pub(super) fn cost_max(oid: &ObjectRef<'_>) -> u64 {
         OBJECT_COST + EXTRAS_COST + (oid.nspace.len() + oid.key.len() + oid.name.len() + 8) as u64
     }
 
-    /// The most that a change adds to the footprint of an object of `size` bytes. Clones are counted by the
-    /// caller.
+    /// The most that a change adds to the footprint of an object of `size` bytes. The caller accounts
+    /// for clones.
     pub(super) fn change_cost_max(size: u64, change: &Change<'_>) -> u64 {
         let pair = |k: &Bytes, v: &Bytes| (k.len() + v.len()) as u64 + PAIR_COST;
         match change {
@@ -120,8 +121,8 @@ impl Object {
         }
     }
 
-    /// Makes one change. `Remove` and `CloneFrom` concern the collection and do nothing here. What is no
-    /// longer needed and may be large goes to `trash`, to be freed later.
+    /// Applies one change. `Remove` and `CloneFrom` concern the collection and do nothing here. Data
+    /// that is no longer needed and may be large goes to `trash`, to be freed later.
     pub(super) fn apply(&mut self, change: Change<'_>, trash: &mut Vec<Trash>) {
         if change.concerns_data() {
             self.crc = None;
@@ -169,7 +170,7 @@ impl Object {
         }
     }
 
-    /// Takes over everything of `source` but its name, its info and what the OSD keeps for itself.
+    /// Copies everything of `source` except its name, its info and the OSD's own attributes.
     pub(super) fn clone_from(&mut self, source: &Self) {
         self.size = source.size;
         self.crc = source.crc;
@@ -191,7 +192,7 @@ impl Object {
     }
 }
 
-/// What a transaction took out of a collection: dropped when the collection's lock is free again.
+/// Data that a transaction removed from a collection: dropped after the collection's lock is released.
 #[derive(Debug)]
 #[expect(dead_code, reason = "held only to be dropped later")]
 pub(super) enum Trash {

@@ -1,5 +1,7 @@
 //! [`MOSDOpReply`], and [`OsdReply`], the view of it that a client needs.
 
+use std::mem;
+
 use az::{SaturatingAs as _, WrappingAs as _};
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -47,18 +49,23 @@ pub struct MOSDOpReply {
 impl MOSDOpReply {
     /// The answer to `request`: moves its name and operations here, whose inputs are dropped. The kind of
     /// answer is "durable", as Ceph answers reads and writes alike since kraken.
-    pub fn answer(request: MOSDOp, result: i32, map_epoch: Epoch) -> Self {
+    pub fn answer(mut request: MOSDOp, result: i32, map_epoch: Epoch) -> Self {
+        Self::take_answer(&mut request, result, map_epoch)
+    }
+
+    /// The same, with the name and the operations taken out of the request.
+    pub fn take_answer(request: &mut MOSDOp, result: i32, map_epoch: Epoch) -> Self {
         const WANTED: OsdFlags = OsdFlags::ACK.union(OsdFlags::ONNVRAM).union(OsdFlags::ONDISK);
         const ANSWER: OsdFlags = OsdFlags::ACK.union(OsdFlags::ONDISK);
         let echo = |op: OsdOp| OpResult { op: op.with_data(Bytes::new()), rval: 0 };
         Self {
-            oid: request.oid,
+            oid: mem::take(&mut request.oid),
             pgid: request.spgid.pgid,
             flags: request.flags.without(WANTED) | ANSWER,
             result,
             bad_replay_version: Eversion::default(),
             map_epoch,
-            ops: request.ops.into_iter().map(echo).collect(),
+            ops: mem::take(&mut request.ops).into_iter().map(echo).collect(),
             retry_attempt: request.retry_attempt,
             replay_version: Eversion::default(),
             user_version: 0,

@@ -278,26 +278,31 @@ fn a_call_that_fails_may_have_an_output_and_changes_nothing() {
     assert_eq!(called(&mut g, "x", "hello", "write_return_data", b"").0, 0);
 }
 
+/// A listing of the objects that have this value of the attribute `mark`.
+pub(super) fn filtered(kind: &[u8], value: &[u8], cursor: &HObject) -> OsdOp {
+    let mut w = Writer::new();
+    [b"", b"", kind, b"_mark", value].into_iter().for_each(|text| w.blob(text));
+    w.put(cursor);
+    let mut op = OsdOp::pgnls(10, 3, cursor).with_data(w.into_bytes());
+    op.code = OpCode::PGNLS_FILTER;
+    op
+}
+
 #[test]
 fn listings_take_the_filter_of_a_class() {
     let mut g = roomy();
     for (name, value) in [("wanted", &b"yes"[..]), ("other", b"no")] {
         assert_eq!(g.result(name, xattr(OpCode::SETXATTR, "mark", value)), 0);
     }
-    let filtered = |g: &mut Group, kind: &[u8]| {
-        let mut w = Writer::new();
-        [b"", b"", kind, b"_mark", b"yes"].into_iter().for_each(|text| w.blob(text));
-        w.put(&HObject::min());
-        let mut op = OsdOp::pgnls(10, 3, &HObject::min()).with_data(w.into_bytes());
-        op.code = OpCode::PGNLS_FILTER;
-        let reply = g.ask("", smallvec![op]);
+    let list = |g: &mut Group, kind: &[u8]| {
+        let reply = g.ask("", smallvec![filtered(kind, b"yes", &HObject::min())]);
         let page = reply.outs.first().and_then(|out| PgNlsResponse::from_bytes(&out.data).ok());
         (reply.result, page.map(|page| page.entries.into_iter().map(|entry| entry.oid).collect::<Vec<_>>()))
     };
     for kind in [&b"plain"[..], b"hello.hello"] {
-        assert_eq!(filtered(&mut g, kind), (1, Some(vec![b"wanted".to_vec()])));
+        assert_eq!(list(&mut g, kind), (1, Some(vec![b"wanted".to_vec()])));
     }
     for kind in [&b"hello"[..], b"hello.none", b"none.hello", b"."] {
-        assert_eq!(filtered(&mut g, kind).0, -22);
+        assert_eq!(list(&mut g, kind).0, -22);
     }
 }

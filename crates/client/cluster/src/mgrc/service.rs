@@ -1,0 +1,165 @@
+//! This client as a daemon of a service (`rados_service_register`): what the manager is told of it, and when.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::Duration;
+
+use loligo_wire::message::mgr::{MMgrClose, MMgrOpen, MMgrReport};
+use tokio::time::Instant;
+
+use crate::error::{Errno, Error};
+
+/// Services that no client may claim to be (`RadosClient::service_daemon_register`).
+const CEPH_S_OWN: [&str; 5] = ["osd", "mds", "client", "mon", "mgr"];
+
+/// A daemon of a service.
+pub struct Service {
+    service: String,
+    daemon: String,
+    metadata: BTreeMap<String, String>,
+    status: BTreeMap<String, String>,
+    /// Whether the status has to go along with the next report.
+    unreported: bool,
+    /// The connection on which the manager was told of the daemon.
+    opened_on: Option<u64>,
+    reports: Option<Reports>,
+}
+
+/// What the manager asked for.
+struct Reports {
+    period: Duration,
+    next: Instant,
+}
+
+impl Service {
+    /// `metadata` is shown together with what is known of this machine, and wins over that.
+    ///
+    /// # Errors
+    /// EINVAL if a name is empty or the service's is that of one of Ceph's own daemons.
+    pub fn new(
+        service: &str,
+        daemon: &str,
+        hostname: &str,
+        metadata: BTreeMap<String, String>,
+    ) -> Result<Self, Error> {
+        if service.is_empty() || daemon.is_empty() || CEPH_S_OWN.contains(&service) {
+            return Err(Errno::EINVAL.into());
+        }
+        let mut all = about_this_machine(hostname);
+        all.extend(metadata);
+        Ok(Self {
+            service: service.to_owned(),
+            daemon: daemon.to_owned(),
+            metadata: all,
+            status: BTreeMap::new(),
+            unreported: true,
+            opened_on: None,
+            reports: None,
+        })
+    }
+
+    pub(super) fn set_status(&mut self, status: BTreeMap<String, String>) {
+        self.status = status;
+        self.unreported = true;
+    }
+
+    pub(super) fn is_known_on(&self, conn_id: u64) -> bool {
+        self.opened_on == Some(conn_id)
+    }
+
+    /// What to tell on a connection first, unless that was done.
+    pub(super) fn open(&mut self, conn_id: u64) -> Option<MMgrOpen> {
+        if self.is_known_on(conn_id) {
+            return None;
+        }
+        self.opened_on = Some(conn_id);
+        // The manager may be another, which knows nothing yet and says anew what it wants.
+        self.unreported = true;
+        self.reports = None;
+        let Self { service, daemon, metadata, .. } = self;
+        Some(MMgrOpen { daemon: daemon.clone(), service: service.clone(), metadata: Some(metadata.clone()) })
+    }
+
+    /// The manager wants a report so often; the first one at once. Zero: none.
+    pub(super) fn report_each(&mut self, period: Duration, now: Instant) {
+        let next = self.reports.as_ref().map_or(now, |reports| reports.next);
+        self.reports = (!period.is_zero()).then_some(Reports { period, next });
+    }
+
+    /// When the next report is due, if one is wanted.
+    pub(super) fn next_report(&self) -> Option<Instant> {
+        self.reports.as_ref().map(|reports| reports.next)
+    }
+
+    /// The report, if it is due.
+    pub(super) fn report(&mut self, now: Instant) -> Option<MMgrReport> {
+        let reports = self.reports.as_mut().filter(|reports| reports.next <= now)?;
+        reports.next = now + reports.period;
+        let status = std::mem::take(&mut self.unreported).then(|| self.status.clone());
+        Some(MMgrReport { daemon: self.daemon.clone(), service: self.service.clone(), status })
+    }
+
+    pub(super) fn close(self) -> MMgrClose {
+        MMgrClose { daemon: self.daemon, service: self.service }
+    }
+}
+
+/// What librados says of the machine as well (`collect_sys_info`), as far as `ceph` shows it; the version is
+/// our own.
+fn about_this_machine(hostname: &str) -> BTreeMap<String, String> {
+    let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let version = concat!("loligo ", env!("CARGO_PKG_VERSION"));
+    let all = [
+        ("arch", std::env::consts::ARCH),
+        ("ceph_version", version),
+        ("hostname", hostname),
+        ("kernel_version", kernel.trim()),
+    ];
+    all.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn service() -> Service {
+        let own = BTreeMap::from([("hostname".to_owned(), "mine".to_owned())]);
+        Service::new("s", "d", "host", own).expect("fine names")
+    }
+
+    #[test]
+    fn ceph_s_own_services_are_not_for_clients() {
+        for (service, daemon) in [("osd", "0"), ("", "d"), ("s", "")] {
+            let refused = Service::new(service, daemon, "host", BTreeMap::new()).err().expect("refused");
+            assert_eq!(refused.errno(), Errno::EINVAL);
+        }
+    }
+
+    #[test]
+    fn what_the_caller_says_wins_over_what_is_known() {
+        let open = service().open(1).expect("not open yet");
+        let metadata = open.metadata.expect("a service's");
+        assert_eq!(metadata["hostname"], "mine");
+        assert_eq!(metadata["arch"], std::env::consts::ARCH);
+    }
+
+    #[test]
+    fn a_status_is_told_once_to_each_manager() {
+        let mut service = service();
+        let (now, period) = (Instant::now(), Duration::from_secs(5));
+        let status = BTreeMap::from([("at".to_owned(), "work".to_owned())]);
+        service.set_status(status.clone());
+        assert!(service.open(1).is_some() && service.open(1).is_none());
+        assert!(service.report(now).is_none(), "nobody has asked for one");
+        service.report_each(period, now);
+        let first = service.report(now).expect("the first is due at once");
+        assert_eq!(first.status, Some(status.clone()));
+        assert!(service.report(now + period / 2).is_none());
+        assert_eq!(service.report(now + period).expect("due").status, None);
+        assert!(service.open(2).is_some());
+        service.report_each(period, now);
+        assert_eq!(service.report(now).expect("due").status, Some(status));
+        service.report_each(Duration::ZERO, now);
+        assert!(service.next_report().is_none());
+    }
+}

@@ -1,0 +1,364 @@
+//! The client's session with the monitors: found by trying several at once ([`hunt`]), kept, and found again.
+//!
+//! Over it come the maps that the client follows (subscriptions), the answers to its questions
+//! ([`requests`]), and new tickets before the old ones expire.
+
+mod hunt;
+mod requests;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use loligo_cephx::client::AuthClient;
+use loligo_cephx::handshake::AuthError;
+use loligo_lockstat::{Class, Mutex};
+use loligo_maps::MonMap;
+use loligo_msgr::Connection;
+use loligo_wire::message::mon::{
+    MAuth, MAuthReply, MConfig, MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe, PaxosHeader,
+    Subscription,
+};
+use loligo_wire::message::{Message as _, Msg};
+use loligo_wire::{Decode as _, EntityAddr, Epoch, Tid, Uuid};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::Instant;
+
+use self::requests::Requests;
+use crate::discover::Groups;
+use crate::error::Error;
+use crate::waits::{Gathered, Reason, Waiter};
+
+pub(crate) use self::hunt::{Hunt, HuntSettings};
+
+/// What went wrong as long as nothing has.
+const NONE_TRIED: &str = "none was tried";
+
+static SESSION: Class = Class::new("cluster.monc");
+
+/// The session with the monitors, as seen by everybody but the task that looks for one.
+pub struct MonClient {
+    auth: Arc<AuthClient>,
+    hostname: String,
+    state: Mutex<State>,
+    events: mpsc::UnboundedSender<Event>,
+}
+
+struct State {
+    /// The monitor that we talk to; `None` while one is looked for.
+    conn: Option<Arc<Connection>>,
+    /// Where monitors are: as configured, and once there is a session, as the monmap says.
+    groups: Groups,
+    fsid: Option<Uuid>,
+    monmap_epoch: Epoch,
+    /// What the configuration database has for this client, as the monitor last said.
+    config: BTreeMap<String, String>,
+    /// What every session begins with asking for.
+    wanted: BTreeMap<String, Subscription>,
+    requests: Requests,
+    /// Since when the first session is looked for; `None` once it was there.
+    first_wanted: Option<Instant>,
+    /// What went wrong last while a session was looked for.
+    last_error: String,
+    closed: bool,
+}
+
+/// What happens to connections to monitors. A connection causes one at a time and a refused one pauses: few
+/// wait.
+enum Event {
+    Connected(Arc<Connection>),
+    Refused(Arc<Connection>, Refusal),
+    Lost(Arc<Connection>),
+}
+
+/// Why a connection was not made.
+struct Refusal {
+    /// The monitors' verdict on us, if it was one: no other monitor would see it differently.
+    verdict: Option<Verdict>,
+    text: String,
+}
+
+/// What the monitors think of this client.
+enum Verdict {
+    Auth(AuthError),
+    /// It lacks features that the cluster's maps require: the bits.
+    MissingFeatures(u64),
+}
+
+impl From<Verdict> for Error {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Auth(e) => e.into(),
+            Verdict::MissingFeatures(bits) => Self::MissingFeatures(bits),
+        }
+    }
+}
+
+impl MonClient {
+    /// The session, and what [`Hunt::run`] hears from it.
+    pub(crate) fn new(auth: Arc<AuthClient>, hostname: String, groups: Groups) -> (Self, Hunt) {
+        let (events, heard) = mpsc::unbounded_channel();
+        // The answers come in the order of the names: the settings before any map.
+        let wanted = ["config", "monmap"].map(|what| (what.to_owned(), Subscription::default())).into();
+        let state = State {
+            conn: None,
+            groups,
+            fsid: None,
+            monmap_epoch: Epoch(0),
+            config: BTreeMap::new(),
+            wanted,
+            requests: Requests::default(),
+            first_wanted: Some(Instant::now()),
+            last_error: NONE_TRIED.to_owned(),
+            closed: false,
+        };
+        let monc = Self { auth, hostname, state: Mutex::new(&SESSION, state), events };
+        (monc, Hunt::new(heard))
+    }
+
+    /// This machine's name.
+    pub fn hostname(&self) -> &str {
+        &self.hostname
+    }
+
+    /// The cluster's id; `None` before the first session.
+    pub fn fsid(&self) -> Option<Uuid> {
+        self.state.lock().fsid
+    }
+
+    /// What the monitors' configuration database has for this client.
+    pub fn config(&self) -> BTreeMap<String, String> {
+        self.state.lock().config.clone()
+    }
+
+    /// Asks a question and waits for the answer, across lost sessions. `ask` gets the question's number.
+    pub async fn request(&self, ask: impl FnOnce(u64) -> Msg) -> Result<Msg, Error> {
+        let (number, question, answered, conn) = {
+            let mut state = self.state.lock();
+            if state.closed {
+                return Err(Error::Shutdown);
+            }
+            let (number, question, answered) = state.requests.ask(|number| ask(number).with_tid(Tid(number)));
+            (number, question, answered, state.conn.clone())
+        };
+        let _forget = Forget { monc: self, number };
+        if let Some(conn) = conn {
+            // If the connection is closed by now, the next session asks again.
+            let _ = conn.send(question);
+        }
+        answered.await.map_err(|_| Error::Shutdown)
+    }
+
+    /// The newest version of a map that the monitors have.
+    pub async fn newest_version(&self, what: &str) -> Result<u64, Error> {
+        let ask = |handle| Msg::new(&MMonGetVersion { handle, what: what.to_owned() });
+        let reply = self.request(ask).await?;
+        let reply: MMonGetVersionReply =
+            reply.open().map_err(|source| Error::Decode { what: MMonGetVersionReply::NAME, source })?;
+        Ok(reply.version)
+    }
+
+    /// Follows a map from a version on: subscribes now, and again in every new session.
+    pub fn follow(&self, what: &str, start: u64) {
+        let subscription = Subscription { start, onetime: false };
+        let conn = {
+            let mut state = self.state.lock();
+            state.wanted.insert(what.to_owned(), subscription);
+            state.conn.clone()
+        };
+        if let Some(conn) = conn {
+            let what = BTreeMap::from([(what.to_owned(), subscription)]);
+            let _ = conn.send(Msg::new(&MMonSubscribe { what, hostname: self.hostname.clone() }));
+        }
+    }
+
+    /// Notes which version of a followed map has come, so that a new session goes on behind it.
+    pub fn got(&self, what: &str, version: u64) {
+        if let Some(wanted) = self.state.lock().wanted.get_mut(what) {
+            wanted.start = version + 1;
+        }
+    }
+
+    /// Ends the session for ever; those who wait for answers get none.
+    pub(crate) fn close(&self) {
+        let conn = {
+            let mut state = self.state.lock();
+            state.closed = true;
+            state.requests.clear();
+            state.conn.take()
+        };
+        if let Some(conn) = conn {
+            conn.mark_down();
+        }
+    }
+}
+
+/// What the dispatcher calls.
+impl MonClient {
+    /// Takes a message from a monitor.
+    pub(crate) fn handle(&self, msg: Msg) {
+        match msg.header.kind {
+            MMonMap::KIND => self.take_monmap(&msg),
+            MConfig::KIND => {
+                if let Ok(settings) = msg.open::<MConfig>() {
+                    let old = std::mem::replace(&mut self.state.lock().config, settings.config);
+                    drop(old);
+                }
+            }
+            MAuthReply::KIND => {
+                if let Ok(reply) = msg.open::<MAuthReply>() {
+                    // A refusal shows when the tickets expire; until then the next attempt may succeed.
+                    let _ = self.auth.renewed(reply.result, &reply.payload);
+                }
+            }
+            _ => {
+                let waiting = self.state.lock().requests.take(&msg);
+                if let Some(waiting) = waiting {
+                    let _ = waiting.send(msg);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn connected(&self, conn: &Arc<Connection>) {
+        let _ = self.events.send(Event::Connected(Arc::clone(conn)));
+    }
+
+    pub(crate) fn refused(&self, conn: &Arc<Connection>, why: &loligo_msgr::Error) {
+        let verdict = match why {
+            // The one that was quicker is told of by itself.
+            loligo_msgr::Error::Auth(AuthError::Superseded) => return,
+            loligo_msgr::Error::Auth(verdict) => Some(Verdict::Auth(verdict.clone())),
+            loligo_msgr::Error::MissingFeatures { bits } => Some(Verdict::MissingFeatures(*bits)),
+            _ => None,
+        };
+        let _ =
+            self.events.send(Event::Refused(Arc::clone(conn), Refusal { verdict, text: why.to_string() }));
+    }
+
+    pub(crate) fn lost(&self, conn: &Arc<Connection>) {
+        let _ = self.events.send(Event::Lost(Arc::clone(conn)));
+    }
+
+    fn take_monmap(&self, msg: &Msg) {
+        let map = msg.open::<MMonMap>().and_then(|body| MonMap::from_bytes(&body.monmap));
+        let Ok(map) = map else { return };
+        let mut groups: BTreeMap<u16, Vec<EntityAddr>> = BTreeMap::new();
+        for mon in map.mons.values() {
+            let addr = mon.public_addrs.msgr2().copied();
+            groups.entry(mon.priority).or_default().extend(addr);
+        }
+        groups.retain(|_, group| !group.is_empty());
+        let mut state = self.state.lock();
+        state.fsid = Some(map.fsid);
+        if map.epoch < state.monmap_epoch || groups.is_empty() {
+            return;
+        }
+        state.monmap_epoch = map.epoch;
+        state.groups = groups.into_values().collect();
+        if let Some(wanted) = state.wanted.get_mut("monmap") {
+            wanted.start = u64::from(map.epoch.0) + 1;
+        }
+    }
+}
+
+/// What the task that looks for a session calls.
+impl MonClient {
+    fn groups(&self) -> Groups {
+        self.state.lock().groups.clone()
+    }
+
+    /// Begins a session: everything that is wanted and asked goes out.
+    fn open(&self, conn: &Arc<Connection>) {
+        let (wanted, questions) = {
+            let mut state = self.state.lock();
+            if state.closed {
+                conn.mark_down();
+                return;
+            }
+            state.conn = Some(Arc::clone(conn));
+            state.first_wanted = None;
+            (state.wanted.clone(), state.requests.all())
+        };
+        let _cork = conn.cork();
+        let subscribe = MMonSubscribe { what: wanted, hostname: self.hostname.clone() };
+        for msg in std::iter::once(Msg::new(&subscribe)).chain(questions) {
+            // A connection closed meanwhile is reported, and the next session begins the same way.
+            let _ = conn.send(msg);
+        }
+    }
+
+    /// What went wrong with an attempt, for those who look what is waited for.
+    fn failed(&self, why: String) {
+        let before = std::mem::replace(&mut self.state.lock().last_error, why);
+        drop(before);
+    }
+
+    fn last_error(&self) -> String {
+        self.state.lock().last_error.clone()
+    }
+
+    /// The session is lost.
+    fn forget_session(&self) {
+        self.state.lock().conn = None;
+    }
+
+    /// Asks for new tickets if some are due.
+    pub(crate) fn renew_tickets(&self) {
+        let Some(payload) = self.auth.renewal() else { return };
+        let (conn, monmap_epoch) = {
+            let state = self.state.lock();
+            (state.conn.clone(), state.monmap_epoch.0)
+        };
+        if let Some(conn) = conn {
+            let renewal = MAuth { paxos: PaxosHeader::default(), protocol: CEPHX, payload, monmap_epoch };
+            let _ = conn.send(Msg::new(&renewal));
+        }
+    }
+}
+
+/// What is shown.
+impl MonClient {
+    /// The wait for the first session, and questions without an answer.
+    pub(crate) fn waits(&self, age_min: Duration, into: &mut Gathered) {
+        let (reason, first, questions) = {
+            let state = self.state.lock();
+            if state.closed {
+                return;
+            }
+            let reason = match &state.conn {
+                Some(conn) => Reason::MonitorAnswer(conn.peer().addr),
+                None => {
+                    Reason::Monitor { known: state.groups.concat(), last_error: state.last_error.clone() }
+                }
+            };
+            let first = state.first_wanted.map(|since| since.elapsed());
+            let questions: Vec<_> = state.requests.ages().filter(|age| *age >= age_min).collect();
+            (reason, first.filter(|age| *age >= age_min), questions)
+        };
+        if let Some(age) = first {
+            into.add(Waiter::Client, age, || None, reason.clone());
+        }
+        for age in questions {
+            into.add(Waiter::Question, age, || None, reason.clone());
+        }
+    }
+}
+
+/// `CEPH_AUTH_CEPHX`.
+const CEPHX: u32 = 2;
+
+/// Takes a question back when nobody waits for its answer any more.
+struct Forget<'a> {
+    monc: &'a MonClient,
+    number: u64,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.monc.state.lock().requests.forget(self.number);
+    }
+}
+
+/// Tells whoever waits for the first session how it went.
+pub(crate) type FirstSession = oneshot::Sender<Result<(), Error>>;
