@@ -2,4 +2,4 @@
 
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| loligo_nbd::fuzz::connection(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| loligo_nbd_proto::fuzz::connection(data));

@@ -5,12 +5,14 @@
 
 mod audit;
 mod bench;
+mod compat;
 mod cycles;
 mod failures;
 mod fuzzing;
 mod lint;
 mod miri;
 mod process;
+mod slowest;
 mod stock;
 mod suites;
 mod test;

@@ -1,5 +1,6 @@
 //! `cargo xtask test [PART [NAME]]`: everything that can be tested, in one command, or a part of it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
@@ -9,6 +10,7 @@ use clap::ValueEnum as _;
 use crate::Result;
 use crate::failures::Failures;
 use crate::process::{cargo, workspace};
+use crate::slowest::Slowest;
 use crate::stock::{Cluster, NoLink, Release, Store, UpOptions};
 use crate::suites::{self, Choice};
 use crate::{tidy, watched};
@@ -24,14 +26,20 @@ const STORE_SEEDS: &str = "350";
 /// cores.
 const CLIENT_SEEDS: &str = "1500";
 
+/// What a test that this machine cannot run says on standard error, before the reason.
+const SKIPPED: &str = "skipped: ";
+
 #[derive(Default)]
 struct Totals {
     passed: u64,
     failed: u64,
     failures: Failures,
     left_out: Vec<String>,
-    /// What this machine need not be able to run.
-    skipped: Vec<String>,
+    /// Why tests did nothing, which this machine need not be able to run, and how many for each reason.
+    skipped: BTreeMap<String, u64>,
+    /// Tests that are among those that passed, since they ended well, and did nothing.
+    did_nothing: u64,
+    slowest: Slowest,
     /// What suites found, for the end.
     found: Vec<String>,
 }
@@ -52,7 +60,7 @@ pub(crate) struct Options {
     /// Of the suites, only those that take a few minutes.
     #[arg(long)]
     quick: bool,
-    /// Writes docs/compatibility.md from the list of suites, and runs nothing.
+    /// Writes docs/compatibility.md from the list of suites, stock's names and the sources, and runs nothing.
     #[arg(long)]
     write_page: bool,
 }
@@ -275,6 +283,7 @@ impl Totals {
         let failed_before = self.failed;
         let ended = watched::run(command, |line| {
             self.failures.line(line);
+            self.slowest.line(line);
             self.count(line);
         })?;
         self.failed += ended.hung;
@@ -297,7 +306,7 @@ impl Totals {
     fn quick_suites(&mut self) {
         let choice = Choice { release: Release::Reef, name: None, is_quick: true };
         if let Err(why) = self.try_suites(&choice) {
-            self.skipped.push(format!("Ceph's own test programs (suites --quick): {why}"));
+            self.skip(&format!("Ceph's own test programs (suites --quick): {why}"));
         }
     }
 
@@ -309,6 +318,7 @@ impl Totals {
         self.passed += tally.passed;
         self.failed += tally.failures();
         self.found.push(tally.shown());
+        tally.times().for_each(|(took, suite)| self.slowest.add(took, suite));
         println!("== {what}: {} s", begun.elapsed().as_secs());
         Ok(())
     }
@@ -321,10 +331,12 @@ impl Totals {
         for suite in &self.left_out {
             println!("left out: {suite}");
         }
-        for suite in &self.skipped {
-            println!("skipped: {suite}");
+        print!("{}", self.slowest.shown());
+        for (why, count) in &self.skipped {
+            println!("{count} skipped: {why}");
         }
-        println!("{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped.len());
+        let skipped: u64 = self.skipped.values().sum();
+        println!("{} passed, {} failed, {skipped} skipped", self.passed(), self.failed);
         if self.failed > 0 {
             return Err(format!("{} tests failed", self.failed).into());
         }
@@ -334,8 +346,22 @@ impl Totals {
         Ok(())
     }
 
-    /// Adds a line such as `test result: ok. 13 passed; 0 failed; 2 ignored; …`.
+    fn passed(&self) -> u64 {
+        self.passed.saturating_sub(self.did_nothing)
+    }
+
+    fn skip(&mut self, why: &str) {
+        *self.skipped.entry(why.to_owned()).or_default() += 1;
+    }
+
+    /// Adds a line such as `test result: ok. 13 passed; 0 failed; 2 ignored; …`, or `skipped: why` of a test
+    /// that does nothing on this machine. Such a test has passed for its program.
     fn count(&mut self, line: &str) {
+        // Its name may stand before it.
+        if let Some((_, why)) = line.split_once(SKIPPED) {
+            self.skip(why);
+            self.did_nothing += 1;
+        }
         let Some(result) = line.strip_prefix("test result: ") else {
             return;
         };
@@ -363,5 +389,9 @@ mod tests {
         totals.count("test result: FAILED. 1 passed; 2 failed; 0 ignored; 0 measured; 0 filtered out");
         totals.count("test other::passed ... ok");
         assert_eq!((totals.passed, totals.failed), (14, 2));
+        totals.count("skipped: no /dev/fuse");
+        totals.count("test power ... skipped: no /dev/fuse");
+        assert_eq!(totals.passed(), 12, "what was skipped has not passed");
+        assert_eq!(totals.skipped, BTreeMap::from([("no /dev/fuse".to_owned(), 2)]));
     }
 }

@@ -1,8 +1,8 @@
 //! Runs test commands whose test programs may hang.
 
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{ErrorKind, PipeReader, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::Result;
@@ -26,17 +26,21 @@ pub(crate) fn run(command: &mut Command, line: impl FnMut(&str)) -> Result<Ended
 }
 
 fn run_with(command: &mut Command, silence: Duration, mut line: impl FnMut(&str)) -> Result<Ended> {
-    let mut child = command.stdout(Stdio::piped()).spawn()?;
-    let mut stdout = child.stdout.take().ok_or("no pipe to cargo")?;
+    // One pipe, so that the name of a test program, which cargo writes to standard error, comes before what the
+    // program says.
+    let (mut said, into) = std::io::pipe()?;
+    let mut child = command.stdout(into.try_clone()?).stderr(into).spawn()?;
+    // The command keeps its ends of the pipe, which would never end.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut lines = Lines::default();
     let mut hung = 0;
     let mut piece = [0; 4096];
     loop {
-        if !readable(&stdout, silence)? {
+        if !readable(&said, silence)? {
             hung += kill_tests(&child);
             continue;
         }
-        match stdout.read(&mut piece) {
+        match said.read(&mut piece) {
             Ok(0) => break,
             Ok(n) => {
                 show(&piece[..n])?;
@@ -57,8 +61,8 @@ fn show(piece: &[u8]) -> Result<()> {
 }
 
 /// Waits until there is something to read; false if there was nothing for so long.
-fn readable(stdout: &ChildStdout, limit: Duration) -> Result<bool> {
-    let mut poll = libc::pollfd { fd: stdout.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+fn readable(said: &PipeReader, limit: Duration) -> Result<bool> {
+    let mut poll = libc::pollfd { fd: said.as_raw_fd(), events: libc::POLLIN, revents: 0 };
     let limit_ms = libc::c_int::try_from(limit.as_millis())?;
     // SAFETY: one valid entry, which outlives the call.
     match unsafe { libc::poll(&raw mut poll, 1, limit_ms) } {
@@ -131,10 +135,12 @@ mod tests {
         let mut seen = Vec::new();
         let mut command = Command::new("sh");
         // The shell stands for cargo: it goes on after its child's death.
-        command.args(["-c", "echo one; sleep 1000; echo two; printf three"]);
+        command.args(["-c", "echo one; sleep 1000; echo two >&2; printf three"]);
         let ended = run_with(&mut command, Duration::from_millis(300), |line| seen.push(line.to_owned()))
             .expect("runs");
         assert_eq!((ended.is_success, ended.hung), (true, 1));
+        // The shell says so itself.
+        seen.retain(|line| line != "Killed");
         assert_eq!(seen, ["one", "two", "three"]);
     }
 

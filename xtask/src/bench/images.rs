@@ -11,10 +11,10 @@ use crate::Result;
 use crate::process::{installed, output_of};
 use crate::stock::Cluster;
 
+use super::figures::{Figures, figure_rows, figures_json};
 use super::measure::{process_cpu_us, run_counting_cpu};
 use super::nbd::Gateway;
 use super::programs::{self, FioRun, RBD_BYTES_A_SECOND, RBD_THREADS};
-use super::report::{Figures, figure_rows, figures_json};
 use super::sides::{Client, Our, POOL, Server};
 
 /// Random I/Os of 4 KiB, 64 under way.

@@ -6,6 +6,7 @@
 //! say they used.
 
 mod disk;
+mod figures;
 mod images;
 mod measure;
 mod memory;
@@ -25,10 +26,11 @@ use crate::process::{cargo, output_of, succeed, workspace};
 use crate::stock::{Cluster, Store, UpOptions};
 
 use disk::{MIXED, Mixed, Written};
+use figures::Figures;
 use images::{ImageLoad, Together};
 use measure::median;
 use programs::Program;
-use report::{Figures, Report};
+use report::Report;
 use sides::{Client, Our, Server, Workload};
 use transfers::{Rate, Transfer};
 
@@ -68,29 +70,16 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let our = Our { program: &loligo, on_disk: options.store != Store::Memstore };
     let dir = tempdir()?;
     let mut report = Report::new(&release()?, options.store, options.seconds, options.rounds);
+    measure::warm_memory()?;
+    println!("{}\n", report.heading());
     let bench = Bench { options, our, dir: &dir };
-    bench.workloads(&mut report)?;
-    bench.programs(&mut report)?;
-    bench.transfers(&mut report)?;
-    bench.images(&mut report)?;
-    if bench.our.on_disk {
-        bench.disk(&mut report)?;
-    }
-    if wanted(options, "serve") {
-        report.serve(memory::startup_and_idle(&loligo, &dir, options.rounds)?);
-    }
-    if wanted(options, nbd::NAME) {
-        report.nbd(nbd::compare(&loligo, &dir, options.rounds, options.seconds)?);
-    }
-    if wanted(options, "out-queue") {
-        report.out_queue(outqueue::compare(&loligo, options.rounds)?);
-    }
-    std::fs::remove_dir_all(&dir)?;
-    println!("{}", report.table());
+    let measured = bench.all(&mut report);
+    // Of a run that fails half-way the rows that have come are kept.
     let json = workspace().join(&options.json);
     std::fs::write(&json, report.json())?;
-    println!("figures: {}", json.display());
-    Ok(())
+    println!("figures of {} rows: {}", report.rows(), json.display());
+    std::fs::remove_dir_all(&dir)?;
+    measured
 }
 
 /// One run of all that is wanted.
@@ -101,6 +90,27 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    fn all(&self, report: &mut Report) -> Result<()> {
+        let Options { rounds, seconds, .. } = *self.options;
+        self.workloads(report)?;
+        self.programs(report)?;
+        self.transfers(report)?;
+        self.images(report)?;
+        if self.our.on_disk {
+            self.disk(report)?;
+        }
+        if wanted(self.options, "serve") {
+            report.serve(memory::startup_and_idle(self.our.program, self.dir, rounds)?);
+        }
+        if wanted(self.options, nbd::NAME) {
+            report.nbd(nbd::compare(self.our.program, self.dir, rounds, seconds)?);
+        }
+        if wanted(self.options, "out-queue") {
+            report.out_queue(outqueue::compare(self.our.program, rounds)?);
+        }
+        Ok(())
+    }
+
     fn workloads(&self, report: &mut Report) -> Result<()> {
         let on_disk: &[Workload] = if self.our.on_disk { &Workload::ON_DISK } else { &[] };
         for workload in Workload::ALL.iter().chain(on_disk).filter(|w| wanted(self.options, w.name())) {
@@ -219,23 +229,5 @@ impl Mixed {
     fn median(rounds: &[Mixed]) -> Self {
         let of = |field: fn(&Mixed) -> f64| median(rounds.iter().map(field));
         Self { writes_per_s: of(|m| m.writes_per_s), p50_us: of(|m| m.p50_us), p999_us: of(|m| m.p999_us) }
-    }
-}
-
-/// The median of whole figures, field by field.
-impl Figures {
-    fn median(rounds: &[Figures]) -> Self {
-        let of = |field: fn(&Figures) -> f64| median(rounds.iter().map(field));
-        let of_some = |field: fn(&Figures) -> Option<f64>| {
-            rounds.iter().all(|r| field(r).is_some()).then(|| median(rounds.iter().filter_map(field)))
-        };
-        Self {
-            ops_per_s: of(|f| f.ops_per_s),
-            latency_mean_us: of(|f| f.latency_mean_us),
-            latency_p50_us: of_some(|f| f.latency_p50_us),
-            latency_p99_us: of_some(|f| f.latency_p99_us),
-            client_cpu_us_per_op: of(|f| f.client_cpu_us_per_op),
-            server_cpu_us_per_op: of(|f| f.server_cpu_us_per_op),
-        }
     }
 }

@@ -13,9 +13,9 @@ use serde_json::{Value, json};
 use crate::Result;
 use crate::process::installed;
 
+use super::figures::{Figures, figure_rows, figures_json};
 use super::measure::{median, process_cpu_us, resident_mib, run_counting_cpu};
 use super::programs::FioRun;
-use super::report::{Figures, figure_rows, figures_json};
 
 /// The row's name.
 pub(super) const NAME: &str = "nbd memory 4 KiB random write, 64 in flight";

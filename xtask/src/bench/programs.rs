@@ -9,8 +9,8 @@ use crate::Result;
 use crate::process::output_of;
 use crate::stock::Cluster;
 
+use super::figures::Figures;
 use super::measure::{process_cpu_us, run_counting_cpu};
-use super::report::Figures;
 use super::sides::{Our, POOL, Server};
 
 /// A row of the table: what is run, by stock's program, on stock's server and on ours.

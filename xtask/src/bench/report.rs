@@ -1,4 +1,4 @@
-//! The table and the JSON file.
+//! The rows, each printed when it has been measured, and the JSON file.
 
 use std::fmt::Write;
 
@@ -7,23 +7,13 @@ use serde_json::{Value, json};
 use crate::stock::Store;
 
 use super::disk::{MIXED, Mixed, OwnLarge, Written};
+use super::figures::{Figures, figure_rows, figures_json};
 use super::images::{self, ImageLoad, Together};
 use super::memory::Startup;
 use super::nbd::Nbd;
 use super::outqueue::OutQueue;
 use super::sides::{LARGE_WRITE_SECONDS_MAX, Workload};
 use super::transfers::{self, Rate, Transfer};
-
-/// What one run of one workload measured.
-#[derive(Clone, Copy)]
-pub(super) struct Figures {
-    pub(super) ops_per_s: f64,
-    pub(super) latency_mean_us: f64,
-    pub(super) latency_p50_us: Option<f64>,
-    pub(super) latency_p99_us: Option<f64>,
-    pub(super) client_cpu_us_per_op: f64,
-    pub(super) server_cpu_us_per_op: f64,
-}
 
 pub(super) struct Report {
     heading: String,
@@ -66,124 +56,62 @@ impl Report {
         }
     }
 
+    /// What the rows say, to be printed before them.
+    pub(super) fn heading(&self) -> &str {
+        &self.heading
+    }
+
+    /// How many there are so far.
+    pub(super) fn rows(&self) -> usize {
+        let singles = [
+            self.mixed.is_some(),
+            self.startup.is_some(),
+            self.nbd.is_some(),
+            self.together.is_some(),
+            self.out_queue.is_some(),
+            self.own_write_us.is_some(),
+        ];
+        let singles = singles.into_iter().filter(|is_there| *is_there).count();
+        let lists = [self.workloads.len(), self.programs.len(), self.transfers.len(), self.images.len()];
+        singles + lists.into_iter().sum::<usize>() + self.own_large.len() + self.written.len()
+    }
+
     pub(super) fn workload(&mut self, workload: Workload, pairs: [Figures; 4]) {
+        print!("{}", workload_rows(&workload, &pairs));
         self.workloads.push((workload, pairs));
     }
 
     pub(super) fn program(&mut self, name: &'static str, servers: [Figures; 2]) {
+        print!("{}", program_rows(name, &servers));
         self.programs.push((name, servers));
     }
 
     pub(super) fn transfer(&mut self, transfer: Transfer, sides: [Rate; 6]) {
+        print!("{}", transfers::table(transfer, &sides));
         self.transfers.push((transfer, sides));
     }
 
     /// What a write of 4 KiB costs on the disk itself, µs.
-    pub(super) fn own_write(&mut self, own_write_us: f64) {
-        self.own_write_us = Some(own_write_us);
+    pub(super) fn own_write(&mut self, own_us: f64) {
+        println!("the disk's own write of 4 KiB, O_DIRECT and O_DSYNC: {own_us:.0} µs");
+        self.own_write_us = Some(own_us);
     }
 
     /// What the disk itself gives in large pieces.
     pub(super) fn own_large(&mut self, own: OwnLarge) {
+        println!("the disk's own {}, O_DIRECT: {:.0}/s", own.name, own.per_s);
         self.own_large.push(own);
     }
 
     pub(super) fn written(&mut self, what: Written, servers: [f64; 2]) {
+        let [stock, ours] = servers;
+        println!("{}: stock {stock:.3}, loligo {ours:.3}", what.name());
         self.written.push((what, servers));
     }
 
     pub(super) fn mixed(&mut self, servers: [Mixed; 2]) {
-        self.mixed = Some(servers);
-    }
-
-    pub(super) fn serve(&mut self, startup: Startup) {
-        self.startup = Some(startup);
-    }
-
-    pub(super) fn nbd(&mut self, figures: Nbd) {
-        self.nbd = Some(figures);
-    }
-
-    pub(super) fn image(&mut self, load: ImageLoad, sides: [Figures; images::SIDES_COUNT]) {
-        self.images.push((load, sides));
-    }
-
-    pub(super) fn together(&mut self, figures: Together) {
-        self.together = Some(figures);
-    }
-
-    pub(super) fn out_queue(&mut self, figures: OutQueue) {
-        self.out_queue = Some(figures);
-    }
-
-    pub(super) fn table(&self) -> String {
-        let mut t = format!("{}\n\n", self.heading);
-        for (workload, pairs) in &self.workloads {
-            self.workload_rows(&mut t, workload, pairs);
-        }
-        for (name, servers) in &self.programs {
-            program_rows(&mut t, name, servers);
-        }
-        for (transfer, sides) in &self.transfers {
-            t.push_str(&transfers::table(*transfer, sides));
-        }
-        self.disk_rows(&mut t);
-        if let Some(s) = &self.startup {
-            let _ = writeln!(
-                t,
-                "serve: ready after {:.1} ms (by its own clock {:.1} ms), {:.1} MiB resident when idle",
-                s.ready_ms, s.said_ms, s.idle_mib
-            );
-        }
-        if let Some(nbd) = &self.nbd {
-            t.push_str(&nbd.table());
-        }
-        for (load, sides) in &self.images {
-            t.push_str(&images::table(*load, sides));
-        }
-        if let Some(together) = &self.together {
-            t.push_str(&together.table());
-        }
-        if let Some(q) = &self.out_queue {
-            t.push_str(&q.table());
-        }
-        t
-    }
-
-    fn workload_rows(&self, t: &mut String, workload: &Workload, pairs: &[Figures; 4]) {
-        let [stock, ours, stock_on_ours, ours_on_stock] = pairs;
-        figure_rows(
-            t,
-            workload.name(),
-            &[
-                ("stock on stock", stock),
-                ("loligo on loligo", ours),
-                ("stock on loligo", stock_on_ours),
-                ("loligo on stock", ours_on_stock),
-            ],
-        );
-        let _ = writeln!(
-            t,
-            "  server CPU per op, stock client: 1/{:.1} of stock, own client: 1/{:.1}; client CPU per op, stock server: 1/{:.1} of stock\n",
-            stock.server_cpu_us_per_op / stock_on_ours.server_cpu_us_per_op,
-            stock.server_cpu_us_per_op / ours.server_cpu_us_per_op,
-            stock.client_cpu_us_per_op / ours_on_stock.client_cpu_us_per_op
-        );
-    }
-
-    fn disk_rows(&self, t: &mut String) {
-        if let Some(own_us) = self.own_write_us {
-            let _ = writeln!(t, "the disk's own write of 4 KiB, O_DIRECT and O_DSYNC: {own_us:.0} µs");
-        }
-        for own in &self.own_large {
-            let _ = writeln!(t, "the disk's own {}, O_DIRECT: {:.0}/s", own.name, own.per_s);
-        }
-        for (what, [stock, ours]) in &self.written {
-            let _ = writeln!(t, "{}: stock {stock:.3}, loligo {ours:.3}", what.name());
-        }
-        for (server, m) in ["stock", "loligo"].iter().zip(self.mixed.iter().flatten()) {
-            let _ = writeln!(
-                t,
+        for (server, m) in ["stock", "loligo"].iter().zip(&servers) {
+            println!(
                 "{MIXED}, fio on {server}: {:.0} writes/s, p50 {:.0} µs, p99.9 {:.0} µs ({:.1} times the median)",
                 m.writes_per_s,
                 m.p50_us,
@@ -191,6 +119,35 @@ impl Report {
                 m.p999_us / m.p50_us
             );
         }
+        self.mixed = Some(servers);
+    }
+
+    pub(super) fn serve(&mut self, s: Startup) {
+        println!(
+            "serve: ready after {:.1} ms (by its own clock {:.1} ms), {:.1} MiB resident when idle",
+            s.ready_ms, s.said_ms, s.idle_mib
+        );
+        self.startup = Some(s);
+    }
+
+    pub(super) fn nbd(&mut self, figures: Nbd) {
+        print!("{}", figures.table());
+        self.nbd = Some(figures);
+    }
+
+    pub(super) fn image(&mut self, load: ImageLoad, sides: [Figures; images::SIDES_COUNT]) {
+        print!("{}", images::table(load, &sides));
+        self.images.push((load, sides));
+    }
+
+    pub(super) fn together(&mut self, figures: Together) {
+        print!("{}", figures.table());
+        self.together = Some(figures);
+    }
+
+    pub(super) fn out_queue(&mut self, figures: OutQueue) {
+        print!("{}", figures.table());
+        self.out_queue = Some(figures);
     }
 
     pub(super) fn json(&self) -> String {
@@ -252,47 +209,39 @@ impl Report {
     }
 }
 
+/// The rows of a load by either client on either server.
+fn workload_rows(workload: &Workload, pairs: &[Figures; 4]) -> String {
+    let [stock, ours, stock_on_ours, ours_on_stock] = pairs;
+    let mut t = String::new();
+    figure_rows(
+        &mut t,
+        workload.name(),
+        &[
+            ("stock on stock", stock),
+            ("loligo on loligo", ours),
+            ("stock on loligo", stock_on_ours),
+            ("loligo on stock", ours_on_stock),
+        ],
+    );
+    let _ = writeln!(
+        t,
+        "  server CPU per op, stock client: 1/{:.1} of stock, own client: 1/{:.1}; client CPU per op, stock server: 1/{:.1} of stock\n",
+        stock.server_cpu_us_per_op / stock_on_ours.server_cpu_us_per_op,
+        stock.server_cpu_us_per_op / ours.server_cpu_us_per_op,
+        stock.client_cpu_us_per_op / ours_on_stock.client_cpu_us_per_op
+    );
+    t
+}
+
 /// The rows of what a stock program does with either server.
-fn program_rows(t: &mut String, name: &str, servers: &[Figures; 2]) {
+fn program_rows(name: &str, servers: &[Figures; 2]) -> String {
     let [stock, ours] = servers;
-    figure_rows(t, name, &[("on stock", stock), ("on loligo", ours)]);
+    let mut t = String::new();
+    figure_rows(&mut t, name, &[("on stock", stock), ("on loligo", ours)]);
     let _ = writeln!(
         t,
         "  server CPU per op: 1/{:.1} of stock\n",
         stock.server_cpu_us_per_op / ours.server_cpu_us_per_op
     );
-}
-
-/// A heading and a row for each; ratios are to the first.
-pub(super) fn figure_rows(t: &mut String, name: &str, rows: &[(&str, &Figures)]) {
-    let _ = writeln!(
-        t,
-        "{name:<26} {:>10} {:>7} {:>9} {:>9} {:>9} {:>11} {:>11}",
-        "ops/s", "ratio", "mean µs", "p50 µs", "p99 µs", "client µs", "server µs"
-    );
-    let first = rows.first().map_or(f64::NAN, |(_, f)| f.ops_per_s);
-    for (name, f) in rows {
-        let known = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| format!("{us:.0}"));
-        let (p50, p99) = (known(f.latency_p50_us), known(f.latency_p99_us));
-        let _ = writeln!(
-            t,
-            "  {name:<24} {:>10.0} {:>6.2}x {:>9.0} {p50:>9} {p99:>9} {:>11.2} {:>11.2}",
-            f.ops_per_s,
-            f.ops_per_s / first,
-            f.latency_mean_us,
-            f.client_cpu_us_per_op,
-            f.server_cpu_us_per_op
-        );
-    }
-}
-
-pub(super) fn figures_json(f: &Figures) -> Value {
-    json!({
-        "ops_per_s": f.ops_per_s,
-        "latency_mean_us": f.latency_mean_us,
-        "latency_p50_us": f.latency_p50_us,
-        "latency_p99_us": f.latency_p99_us,
-        "client_cpu_us_per_op": f.client_cpu_us_per_op,
-        "server_cpu_us_per_op": f.server_cpu_us_per_op,
-    })
+    t
 }

@@ -11,8 +11,8 @@ use crate::Result;
 use crate::process::output_of;
 use crate::stock::Cluster;
 
+use super::figures::Figures;
 use super::measure::{process_cpu_us, run_counting_cpu};
-use super::report::Figures;
 
 /// Whose client.
 #[derive(Clone, Copy, PartialEq, Eq)]

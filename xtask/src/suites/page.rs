@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use super::Store;
 use super::list::{LeftOut, List, Suite};
-use crate::Result;
 use crate::process::workspace;
 use crate::stock::Release;
+use crate::{Result, compat};
 
 const RELEASES: [Release; 2] = [Release::Reef, Release::Tentacle];
 
@@ -23,8 +23,12 @@ fn path() -> PathBuf {
 fn text() -> Result<String> {
     let list = List::read()?;
     let mut page = String::from(
-        "# What Ceph's own test programs find\n\n\
-         <!-- Written by `cargo xtask test suites --write-page` from xtask/src/suites/list.toml. -->\n\n\
+        "# What works with which release\n\n\
+         <!-- Written by `cargo xtask test suites --write-page` from xtask/src/suites/list.toml, xtask/src/compat/facts and the \
+         sources. -->\n\n\
+         Releases are 16.2.15, 18.2.7 and 20.2.4; x: the release has it. Answers that only look as if there were a cluster are in \
+         [emulated answers](emulated.md), what is missing in [limits](limits.md).\n\n\
+         ## What Ceph's own test programs find\n\n\
          Debian's package `ceph-test` holds the programs by which Ceph's developers test a cluster.\n\
          `cargo xtask test suites` runs them, from releases 18.2.7 and (with `--all-releases`) 20.2.4, against `loligo serve`\n\
          with each of its stores. Tests that are known not to pass are listed below. `--quick` leaves out what takes long.\n\n\
@@ -41,15 +45,16 @@ fn text() -> Result<String> {
         let alone = if suite.alone { ", each test by itself" } else { "" };
         writeln!(page, "| {}{alone} | {} | {quick} |", called(suite), of.join(", "))?;
     }
-    page.push_str("\n## Tests that do not pass\n");
+    page.push_str("\n### Tests that do not pass\n");
     for group in &list.left_out {
         section(&mut page, group)?;
     }
-    page.push_str("\n## Programs that are not run\n\n| why | programs |\n|---|---|\n");
+    page.push_str("\n### Programs that are not run\n\n| why | programs |\n|---|---|\n");
     for group in &list.not_run {
         let names: Vec<String> = group.programs.iter().map(|name| format!("`{name}`")).collect();
         writeln!(page, "| {} | {} |", group.why, names.join(" "))?;
     }
+    page.push_str(&compat::sections()?);
     Ok(page)
 }
 
@@ -61,7 +66,7 @@ fn called(suite: &Suite) -> String {
 }
 
 fn section(page: &mut String, group: &LeftOut) -> Result<()> {
-    writeln!(page, "\n### {}\n\n{}\n", group.what, group.why.trim())?;
+    writeln!(page, "\n#### {}\n\n{}\n", group.what, group.why.trim())?;
     if group.releases.len() < RELEASES.len() {
         let of: Vec<&str> = group.releases.iter().map(|release| release.version()).collect();
         writeln!(page, "Only in {}.\n", of.join(", "))?;

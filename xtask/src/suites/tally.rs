@@ -1,5 +1,7 @@
 //! What all jobs together found.
 
+use std::time::Duration;
+
 use super::gtest::Outcome;
 use super::job::{Job, Report};
 use crate::stock::Release;
@@ -12,6 +14,7 @@ pub(crate) struct Tally {
     failed: Vec<(String, String)>,
     skipped: Vec<String>,
     passing: Vec<String>,
+    times: Vec<(Duration, String)>,
     left_out: u64,
     unused: Vec<String>,
     /// Programs that the list has no word for.
@@ -26,6 +29,7 @@ impl Tally {
             failed: Vec::new(),
             skipped: Vec::new(),
             passing: Vec::new(),
+            times: Vec::new(),
             left_out: 0,
             unused: Vec::new(),
             unlisted: Vec::new(),
@@ -51,6 +55,7 @@ impl Tally {
             report.passing.len(),
             report.took.as_secs()
         );
+        self.times.push((report.took, suite.clone()));
         self.left_out += report.left_out.len() as u64;
         self.passing.extend(report.passing.iter().map(|test| format!("{suite} {test}")));
         self.unused.extend(report.unused.iter().map(|pattern| format!("{suite} {pattern}")));
@@ -59,6 +64,11 @@ impl Tally {
     /// Tests that failed, and programs that are on no list.
     pub(crate) fn failures(&self) -> u64 {
         (self.failed.len() + self.unlisted.len()) as u64
+    }
+
+    /// How long each suite took.
+    pub(crate) fn times(&self) -> impl Iterator<Item = (Duration, String)> {
+        self.times.iter().cloned()
     }
 
     /// All that a person has to know, the worst last.

@@ -13,7 +13,7 @@ use loligo_rados::InFlight;
 use serde_json::Value;
 
 use crate::failure::Failure;
-use crate::ops;
+use crate::in_flight;
 
 /// How long a server may take to answer: a little longer than it gives commands that take their time.
 const PATIENCE: Duration = Duration::from_secs(35);
@@ -100,6 +100,6 @@ pub(crate) fn of_client(conf: &Conf) -> Option<OfClient> {
 pub(crate) fn show_requests(admin: &Admin, client: impl Fn() -> Option<InFlight> + Send + Sync + 'static) {
     admin.command(Command::new("objecter_requests", "The operations in flight.", move |request| {
         let in_flight = client().map(|client| client.requests()).unwrap_or_default();
-        Ok(request.json(&ops::as_stock_has_it(&in_flight)))
+        Ok(request.json(&in_flight::as_stock_has_it(&in_flight)))
     }));
 }

@@ -7,9 +7,10 @@ use loligo_rados::{Builder, Errno, IoCtx, Rados, SnapId, Waits};
 use tokio::runtime::Runtime;
 
 use crate::admin::Observed;
-use crate::args::{Cli, Format, FormatName};
 use crate::failure::{Context, Failure};
+use crate::format::Format;
 use crate::name::Name;
+use crate::options::Options;
 use crate::{log, waits};
 
 /// What the command line says about the cluster and the pool, not connected yet.
@@ -47,15 +48,13 @@ pub(crate) fn prepare(conf: &Conf) -> Result<(), Failure> {
 }
 
 impl Client {
-    pub(crate) fn new(builder: Builder, cli: &Cli) -> Result<Self, Failure> {
-        let Cli { pool, namespace, snap, .. } = cli;
-        let format = cli.format.of_client(cli.pretty_format);
-        let format = format.ok_or_else(|| match cli.format {
-            FormatName::Html => Failure::new("--format html", "is for contend only"),
-            _ => Failure::new("--format prometheus", "is for lockstat only"),
-        })?;
+    pub(crate) fn new(builder: Builder, options: &Options) -> Result<Self, Failure> {
+        let Options { pool, namespace, snap, .. } = options;
+        let format = options.format.of_client(options.pretty_format);
+        let format =
+            format.ok_or_else(|| Failure::new("--format", "a cluster's answers have no such form"))?;
         let (pool, namespace, snap) = (pool.last().cloned(), namespace.clone(), snap.clone());
-        let (locator, snap_id, create) = (cli.object_locator.clone(), cli.snapid, cli.create);
+        let (locator, snap_id, create) = (options.object_locator.clone(), options.snapid, options.create);
         Ok(Self { builder, pool, namespace, snap, snap_id, create, locator, observed: None, format })
     }
 
@@ -114,6 +113,21 @@ impl Client {
             ioctx = ioctx.at_snapshot(SnapId(id));
         }
         Ok(Pool { rados, ioctx, name, format })
+    }
+}
+
+impl Client {
+    /// Does something in the pool, which may be changed for it, and disconnects.
+    pub(crate) fn in_pool(
+        self,
+        work: impl AsyncFnOnce(&mut Pool) -> Result<(), Failure>,
+    ) -> Result<(), Failure> {
+        runtime(1)?.block_on(async {
+            let mut pool = self.pool().await?;
+            let done = work(&mut pool).await;
+            pool.rados.shutdown().await;
+            done
+        })
     }
 }
 

@@ -1,11 +1,28 @@
 //! `loligo config`: what options of the configuration there are, and what they do here.
 
+use clap::Subcommand;
 use loligo_conf::table::{self, Known};
 use loligo_rados::Errno;
 use serde_json::{Value, json};
 
-use crate::args::{ConfigCommand, FormatName};
 use crate::failure::Failure;
+use crate::format::FormatName;
+
+/// What to ask.
+#[derive(Subcommand)]
+pub(crate) enum ConfigCommand {
+    /// Show an option's type, default and bounds, and whether it acts in this program.
+    Help {
+        /// As in ceph.conf or on the command line.
+        option: String,
+    },
+    /// List the options that act in this program, or all that are known.
+    Ls {
+        /// Those without effect, too.
+        #[arg(long)]
+        all: bool,
+    },
+}
 
 /// Names that are shown where one is not known.
 const NEAR_MAX: usize = 3;

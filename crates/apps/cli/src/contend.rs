@@ -2,13 +2,36 @@
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::PossibleValuesParser;
 use indicatif::{ProgressBar, ProgressStyle};
 use loligo_contend::{Case, Machine, Outcome, Plan, Step, to_html, to_json, to_table};
 
-use crate::args::{Contend, FormatName};
 use crate::failure::{Context, Failure};
+use crate::format::FormatName;
+
+/// What to measure.
+#[derive(clap::Args)]
+pub(crate) struct Contend {
+    /// Which ones (default: all).
+    #[arg(value_name = "CASE", value_parser = PossibleValuesParser::new(case_names()))]
+    pub(crate) cases: Vec<String>,
+    /// Rounds; a figure is their median.
+    #[arg(long, default_value_t = 3)]
+    pub(crate) rounds: usize,
+    /// How long each run of either form takes.
+    #[arg(long, default_value_t = 1.0)]
+    pub(crate) seconds: f64,
+    /// Write to a file instead of standard output.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+}
+
+fn case_names() -> Vec<&'static str> {
+    loligo_contend::cases().iter().map(|case| case.name()).collect()
+}
 
 pub(crate) fn run(options: &Contend, format: FormatName) -> Result<(), Failure> {
     let time = Duration::try_from_secs_f64(options.seconds).context(|| "contend --seconds".to_owned())?;

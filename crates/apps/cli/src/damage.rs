@@ -2,6 +2,7 @@
 //! for it.
 
 use bytes::Bytes;
+use clap::Subcommand;
 use loligo_rados::{
     DamagedObject, DamagedSnaps, Errno, Error, IoCtx, Rados, ScrubbedId, Shard, SnapId, object_error,
     shard_error, snaps_error,
@@ -9,12 +10,36 @@ use loligo_rados::{
 use loligo_wire::PgId;
 use serde_json::{Value, json};
 
-use crate::client::Client;
+use crate::client::{self, Client};
 use crate::failure::{Context, Failure};
 use crate::name;
 
+/// What scrubs have found.
+#[derive(Subcommand)]
+pub(crate) enum DamageCommand {
+    /// List the placement groups of a pool in which scrubs have found damage.
+    ListInconsistentPg {
+        #[arg(value_name = "POOL")]
+        scrubbed: String,
+    },
+    /// List the objects of a placement group that scrubs have found damaged.
+    ListInconsistentObj { pgid: String },
+    /// List the objects of a placement group whose snapshots scrubs have found damaged.
+    ListInconsistentSnapset { pgid: String },
+}
+
+pub(crate) fn run(client: Client, command: &DamageCommand) -> Result<(), Failure> {
+    client::runtime(1)?.block_on(async {
+        match command {
+            DamageCommand::ListInconsistentPg { scrubbed } => groups(client, scrubbed).await,
+            DamageCommand::ListInconsistentObj { pgid } => objects(client, pgid).await,
+            DamageCommand::ListInconsistentSnapset { pgid } => snapsets(client, pgid).await,
+        }
+    })
+}
+
 /// The placement groups of a pool in which scrubs have found damage.
-pub(crate) async fn groups(client: Client, pool: &str) -> Result<(), Failure> {
+async fn groups(client: Client, pool: &str) -> Result<(), Failure> {
     let what = || format!("list-inconsistent-pg {pool}");
     let format = client.format;
     let rados = client.cluster().await?;
@@ -32,7 +57,7 @@ pub(crate) async fn groups(client: Client, pool: &str) -> Result<(), Failure> {
 }
 
 /// The objects of a placement group that scrubs have found damaged.
-pub(crate) async fn objects(client: Client, pgid: &str) -> Result<(), Failure> {
+async fn objects(client: Client, pgid: &str) -> Result<(), Failure> {
     let what = || format!("list-inconsistent-obj {pgid}");
     let format = client.format;
     let (rados, pool, pg) = group(client, pgid, what).await?;
@@ -44,7 +69,7 @@ pub(crate) async fn objects(client: Client, pgid: &str) -> Result<(), Failure> {
 }
 
 /// The objects of a placement group whose snapshots scrubs have found damaged.
-pub(crate) async fn snapsets(client: Client, pgid: &str) -> Result<(), Failure> {
+async fn snapsets(client: Client, pgid: &str) -> Result<(), Failure> {
     let what = || format!("list-inconsistent-snapset {pgid}");
     let format = client.format;
     let (rados, pool, pg) = group(client, pgid, what).await?;

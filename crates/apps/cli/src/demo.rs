@@ -8,11 +8,12 @@ use loligo_rados::Builder;
 use loligo_server::Server;
 use sha2::{Digest, Sha256};
 
-use crate::args::{Bench, Cli, Command, FormatName, Mode};
 use crate::bench;
+use crate::bench::{Bench, Mode};
 use crate::client::{self, Client, Pool};
 use crate::failure::{Context, Failure};
 use crate::name::Name;
+use crate::options::Options;
 use crate::transfer;
 
 const POOL: &str = "demo";
@@ -49,19 +50,8 @@ pub(crate) fn run() -> Result<(), Failure> {
 }
 
 async fn connect(conf: &str) -> Result<Pool, Failure> {
-    let cli = Cli {
-        pool: vec![POOL.to_owned()],
-        namespace: Name::from(""),
-        snap: None,
-        snapid: None,
-        create: false,
-        object_locator: None,
-        trace: None,
-        format: FormatName::Plain,
-        pretty_format: false,
-        command: Command::Lspools,
-    };
-    Client::new(Builder::new().conf_file(conf), &cli)?.pool().await
+    let options = Options { pool: vec![POOL.to_owned()], ..Options::default() };
+    Client::new(Builder::new().conf_file(conf), &options)?.pool().await
 }
 
 /// Real files in and out, compared byte for byte by their SHA-256.

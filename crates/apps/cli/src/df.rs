@@ -1,19 +1,40 @@
-//! `loligo df DIR`: what a directory holds that no server uses.
+//! `loligo df`: what a cluster holds, or a directory that no server uses.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use indicatif::HumanBytes;
 use loligo_mon::StateFile;
+use loligo_rados::{ClusterStatfs, PoolStat, Rados};
 use loligo_store_disk::usage;
 use loligo_wire::PoolId;
 use serde_json::{Value, json};
 
-use crate::args::FormatName;
+use crate::client::{self, Client};
 use crate::failure::{Context, Failure};
+use crate::format::{Format, FormatName};
 use crate::fsck::store_of;
+use crate::options::Options;
+use crate::words::CalledAs;
+use crate::{rbd, table};
 
-pub(crate) fn run(dir: &Path, format: FormatName) -> Result<(), Failure> {
+/// What to look at.
+#[derive(clap::Args)]
+pub(crate) struct Df {
+    /// Where its data is: what `serve --data` was told.
+    pub(crate) dir: Option<PathBuf>,
+}
+
+/// Shows what a directory holds; there is no cluster then, so that options of one are refused.
+pub(crate) fn of_dir(dir: &Path, options: &Options) -> Result<(), Failure> {
     let what = || format!("df {}", dir.display());
+    let format = options.format;
+    let is_of_cluster = !options.pool.is_empty() || options.trace.is_some() || options.pretty_format;
+    if is_of_cluster || !matches!(format, FormatName::Plain | FormatName::Json) {
+        return Err(Failure::new(
+            what(),
+            "a directory has no -p and no --trace, and --format is plain or json",
+        ));
+    }
     let usage = usage(&store_of(dir)).context(what)?;
     // The store knows pools by their numbers only.
     let state = StateFile::new(dir.join("mon.json")).load().context(what)?;
@@ -53,4 +74,129 @@ pub(crate) fn run(dir: &Path, format: FormatName) -> Result<(), Failure> {
         }
     }
     Ok(())
+}
+
+pub(crate) fn run(client: Client) -> Result<(), Failure> {
+    client::runtime(1)?.block_on(of_cluster(client))
+}
+
+/// What the pools hold, or one of them if one is named.
+async fn of_cluster(client: Client) -> Result<(), Failure> {
+    let (format, only) = (client.format, client.place().0.map(str::to_owned));
+    let rados = client.cluster().await?;
+    if let Some(only) = &only {
+        rados.pool_id(only).await.context(|| format!("open pool {only}"))?;
+    }
+    let names = rados.pools().into_iter().map(|(_, name)| name);
+    let names: Vec<String> = names.filter(|name| only.as_ref().is_none_or(|only| only == name)).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let pools = rados.pool_stats(&names).await.context(|| "df".to_owned())?;
+    let space = rados.statfs().await.context(|| "df".to_owned())?;
+    match format {
+        _ if CalledAs::now() == CalledAs::Rados => df_of_rados(&rados, &pools, space, format),
+        Format::Plain => {
+            sayln!("{:<24} {:>12} {:>12} {:>12} {:>12}", "POOL", "OBJECTS", "USED", "READS", "WRITES");
+            for (name, stat) in &pools {
+                let sum = &stat.sum;
+                let used = HumanBytes(sum.num_bytes.cast_unsigned()).to_string();
+                sayln!("{name:<24} {:>12} {used:>12} {:>12} {:>12}", sum.num_objects, sum.num_rd, sum.num_wr);
+            }
+            let kib = |n: u64| HumanBytes(n * 1024);
+            sayln!("\nused {} of {}, {} available", kib(space.kb_used), kib(space.kb), kib(space.kb_avail));
+        }
+        _ => {
+            let pools: Vec<Value> = pools
+                .iter()
+                .map(|(name, stat)| {
+                    json!({"name": name, "objects": stat.sum.num_objects, "bytes": stat.sum.num_bytes,
+                           "reads": stat.sum.num_rd, "writes": stat.sum.num_wr})
+                })
+                .collect();
+            let all = json!({"pools": pools, "total_kib": space.kb, "used_kib": space.kb_used,
+                             "avail_kib": space.kb_avail});
+            format.print("stats", "item", &all);
+        }
+    }
+    rados.shutdown().await;
+    Ok(())
+}
+
+/// What the pools hold, in the words of `rados df`.
+fn df_of_rados(rados: &Rados, pools: &[(String, PoolStat)], space: ClusterStatfs, format: Format) {
+    let ids = rados.pools();
+    let id = |name: &str| ids.iter().find(|(_, known)| known == name).map_or(-1, |(id, _)| id.0);
+    let objects: i64 = pools.iter().map(|(_, stat)| stat.sum.num_objects).sum();
+    if format != Format::Plain {
+        let one = |(name, stat): &(String, PoolStat)| {
+            let sum = &stat.sum;
+            json!({
+                "name": name, "id": id(name), "size_bytes": sum.num_bytes, "size_kb": (sum.num_bytes + 1023) / 1024,
+                "num_objects": sum.num_objects, "num_object_clones": sum.num_object_clones,
+                "num_object_copies": sum.num_object_copies,
+                "num_objects_missing_on_primary": sum.num_objects_missing_on_primary,
+                "num_objects_unfound": sum.num_objects_unfound, "num_objects_degraded": sum.num_objects_degraded,
+                "read_ops": sum.num_rd, "read_bytes": sum.num_rd_kb * 1024,
+                "write_ops": sum.num_wr, "write_bytes": sum.num_wr_kb * 1024,
+            })
+        };
+        let all: Vec<Value> = pools.iter().map(one).collect();
+        let all = json!({"pools": all, "total_objects": objects, "total_used": space.kb_used,
+                         "total_avail": space.kb_avail, "total_space": space.kb});
+        return format.print("stats", "item", &all);
+    }
+    let bytes = |n: i64| rbd::bytes(n.cast_unsigned());
+    let titles = [
+        "POOL_NAME",
+        "USED",
+        "OBJECTS",
+        "CLONES",
+        "COPIES",
+        "MISSING_ON_PRIMARY",
+        "UNFOUND",
+        "DEGRADED",
+        "RD_OPS",
+        "RD",
+        "WR_OPS",
+        "WR",
+    ];
+    let row = |(name, stat): &(String, PoolStat)| {
+        let sum = &stat.sum;
+        let numbers = [
+            sum.num_objects,
+            sum.num_object_clones,
+            sum.num_object_copies,
+            sum.num_objects_missing_on_primary,
+            sum.num_objects_unfound,
+            sum.num_objects_degraded,
+            sum.num_rd,
+        ]
+        .map(|n| n.to_string());
+        let [objects, clones, copies, missing, unfound, degraded, reads] = numbers;
+        let (used, read, written) =
+            (bytes(sum.num_bytes), bytes(sum.num_rd_kb * 1024), bytes(sum.num_wr_kb * 1024));
+        [
+            name.clone(),
+            used,
+            objects,
+            clones,
+            copies,
+            missing,
+            unfound,
+            degraded,
+            reads,
+            read,
+            sum.num_wr.to_string(),
+            written,
+        ]
+    };
+    let rows = std::iter::once(titles.map(str::to_owned)).chain(pools.iter().map(row)).collect::<Vec<_>>();
+    let mut right = [true; 12];
+    right[0] = false;
+    table::lines(right, &rows).iter().for_each(|line| sayln!("{line}"));
+    sayln!("\ntotal_objects    {objects}");
+    for (title, kib) in
+        [("total_used", space.kb_used), ("total_avail", space.kb_avail), ("total_space", space.kb)]
+    {
+        sayln!("{title:<16} {}", rbd::bytes(kib * 1024));
+    }
 }

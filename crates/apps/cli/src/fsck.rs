@@ -9,8 +9,19 @@ use loligo_server::check_dir;
 use loligo_store_disk::{Checked, Finding, RepairListener, check, repair};
 use serde_json::{Value, json};
 
-use crate::args::FormatName;
 use crate::failure::{Context, Failure};
+use crate::format::FormatName;
+
+/// What to look at.
+#[derive(clap::Args)]
+pub(crate) struct Fsck {
+    /// Where its data is: what `serve --data` was told.
+    pub(crate) dir: PathBuf,
+    /// Mend what can be mended without inventing data, and take out what nobody can read, into
+    /// DIR/lost+found.
+    #[arg(long)]
+    pub(crate) repair: bool,
+}
 
 /// Where the store is of a server's directory.
 pub(crate) fn store_of(dir: &Path) -> PathBuf {
@@ -18,7 +29,8 @@ pub(crate) fn store_of(dir: &Path) -> PathBuf {
     if inner.is_dir() { inner } else { dir.to_owned() }
 }
 
-pub(crate) fn run(dir: &Path, mends: bool, format: FormatName) -> Result<(), Failure> {
+pub(crate) fn run(options: &Fsck, format: FormatName) -> Result<(), Failure> {
+    let (dir, mends) = (&options.dir, options.repair);
     let what = || format!("fsck {}", dir.display());
     let store = store_of(dir);
     let bar = progress_bar();

@@ -2,18 +2,63 @@
 
 use std::time::Duration;
 
+use clap::Subcommand;
+use clap::builder::PossibleValuesParser;
 use loligo_rados::{LockHolder, LockMode, LockOptions};
 use loligo_wire::{EntityAddr, EntityNum, GlobalId, UTime};
 use serde_json::json;
 
-use crate::args::{Format, Lock};
-use crate::client::Pool;
+use crate::client::{Client, Pool};
 use crate::failure::{Context, Failure};
+use crate::format::Format;
 use crate::name::{Name, shown};
-use crate::object::print_lines;
 use crate::say::say_line;
+use crate::stdio::print_lines;
 
-pub(crate) async fn run(pool: &Pool, command: &Lock) -> Result<(), Failure> {
+/// Advisory locks on objects.
+#[derive(Subcommand)]
+pub(crate) enum Lock {
+    /// List an object's locks.
+    List { object: Name },
+    /// Show who holds a lock.
+    Info { object: Name, name: Name },
+    /// Take a lock. It is kept when this program ends.
+    Get {
+        object: Name,
+        name: Name,
+        /// Exclusive, or shared with whoever names the same tag.
+        #[arg(long, value_parser = PossibleValuesParser::new(["exclusive", "shared"]), default_value = "exclusive")]
+        lock_type: String,
+        /// Tells one holding of a client from another.
+        #[arg(long, default_value = "", hide_default_value = true)]
+        lock_cookie: Name,
+        /// What who shares the lock must name.
+        #[arg(long, default_value = "", hide_default_value = true)]
+        lock_tag: Name,
+        /// For people.
+        #[arg(long, default_value = "", hide_default_value = true)]
+        lock_description: Name,
+        /// Seconds for which it is held; 0: until it is given up.
+        #[arg(long, default_value_t = 0)]
+        lock_duration: u32,
+    },
+    /// Take a lock away from whoever holds it.
+    Break {
+        object: Name,
+        name: Name,
+        /// Whoever holds it, as `info` names it: client.NUMBER.
+        locker: String,
+        /// Its cookie.
+        #[arg(long, default_value = "", hide_default_value = true)]
+        lock_cookie: Name,
+    },
+}
+
+pub(crate) fn run(client: Client, command: &Lock) -> Result<(), Failure> {
+    client.in_pool(async |pool| one(pool, command).await)
+}
+
+async fn one(pool: &Pool, command: &Lock) -> Result<(), Failure> {
     let io = &pool.ioctx;
     match command {
         Lock::List { object } => list(pool, object).await,

@@ -11,8 +11,19 @@ use console::Term;
 use serde::Deserialize;
 
 use crate::admin::ask;
-use crate::args::{FormatName, Lockstat};
 use crate::failure::{Context, Failure};
+use crate::format::FormatName;
+
+/// Whom to ask, and how often.
+#[derive(clap::Args)]
+pub(crate) struct Lockstat {
+    /// Admin sockets, of servers or clients; the locks of several processes are shown as one list.
+    #[arg(required = true)]
+    pub(crate) sockets: Vec<PathBuf>,
+    /// Show it each second, those who waited longest in total first.
+    #[arg(long)]
+    pub(crate) watch: bool,
+}
 
 const INTERVAL: Duration = Duration::from_secs(1);
 

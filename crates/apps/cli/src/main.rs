@@ -22,7 +22,10 @@ mod dump;
 mod export;
 mod failure;
 mod file;
+mod format;
 mod fsck;
+mod groups;
+mod in_flight;
 mod locks;
 mod lockstat;
 mod log;
@@ -32,16 +35,19 @@ mod nbd;
 mod object;
 mod omap;
 mod ops;
+mod options;
 mod output;
 mod pool;
 mod rbd;
 mod serve;
 mod snaps;
+mod stdio;
 mod table;
 mod timeline;
 mod trace;
 mod transfer;
 mod user;
+mod values;
 mod waits;
 mod watch;
 mod words;
@@ -51,9 +57,11 @@ use std::process::ExitCode;
 use clap::{CommandFactory, FromArgMatches};
 use loligo_rados::{Builder, Errno};
 
-use args::{Cli, Command, FormatName};
+use args::{Cli, Command};
 use client::Client;
+use df::Df;
 use failure::{Context, Failure};
+use options::Options;
 use trace::Tracing;
 use words::CalledAs;
 
@@ -89,66 +97,13 @@ fn run() -> Result<(), Failure> {
     if called == CalledAs::Rbd {
         words.insert(1, "rbd".to_owned());
     }
-    let mut root = Cli::command();
+    let mut root = groups::offering(Cli::command());
     root.build();
     let own = words::own(&root, &words);
     let (builder, environment) =
         Builder::new().environment_args(&own).map_err(|e| Failure::new("CEPH_ARGS", e))?;
     let builder = builder.args_beside(&mut words, &own).map_err(|e| Failure::new("command line", e))?;
-    let cli = parsed(environment, (words, bytes), &root, called)?;
-    if cli.format == FormatName::Prometheus && !matches!(cli.command, Command::Lockstat(_)) {
-        return Err(Failure::new("--format prometheus", "only lockstat has it"));
-    }
-    let is_client = !matches!(
-        cli.command,
-        Command::Completions { .. }
-            | Command::Config(_)
-            | Command::Contend(_)
-            | Command::Fsck { .. }
-            | Command::Df { dir: Some(_) }
-            | Command::Demo
-            | Command::Serve(_)
-            | Command::Lockstat(_)
-            | Command::Nbd(_)
-            | Command::Ops(_)
-            | Command::Trace(_)
-    );
-    let of_client = [FormatName::JsonPretty, FormatName::Xml, FormatName::XmlPretty].contains(&cli.format);
-    if (of_client || cli.pretty_format) && !is_client {
-        let what = "--format xml, json-pretty and --pretty-format";
-        return Err(Failure::new(what, "only commands that talk to a cluster have them"));
-    }
-    if cli.trace.is_some() && !is_client {
-        return Err(Failure::new("--trace", "only commands that talk to a cluster have it"));
-    }
-    if !is_client && (cli.snap.is_some() || !cli.namespace.as_bytes().is_empty()) {
-        return Err(Failure::new("-s and -N", "only commands that talk to a cluster have them"));
-    }
-    if (cli.create || cli.snapid.is_some()) && !is_client {
-        return Err(Failure::new("--create and --snapid", "only commands on objects of a pool have them"));
-    }
-    if cli.object_locator.is_some() && !is_client {
-        return Err(Failure::new("--object-locator", "only commands on objects have it"));
-    }
-    match &cli.command {
-        Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Cli::command(), "loligo", &mut script);
-            say!("{}", String::from_utf8_lossy(&script));
-            Ok(())
-        }
-        Command::Config(command) => config::run(command, cli.format),
-        Command::Contend(options) => contend::run(options, cli.format),
-        Command::Fsck { dir, repair } => fsck::run(dir, *repair, cli.format),
-        Command::Df { dir: Some(dir) } => df::run(dir, cli.format),
-        Command::Demo => demo::run(),
-        Command::Serve(options) => serve::run(options, &cli.pool, &builder),
-        Command::Lockstat(options) => lockstat::run(options, cli.format),
-        Command::Nbd(command) => nbd::run(command, builder, &cli.pool, cli.format),
-        Command::Ops(options) => ops::run(options, cli.format),
-        Command::Trace(options) => timeline::run(options, cli.format),
-        _ => client_command(&cli, builder),
-    }
+    carry_out(&parsed(environment, (words, bytes), &root, called)?, builder)
 }
 
 /// The command line with what `CEPH_ARGS` adds to it; where both name an option, the command line wins.
@@ -158,7 +113,8 @@ fn parsed(
     known: &clap::Command,
     called: CalledAs,
 ) -> Result<Cli, Failure> {
-    let mut command = Cli::command().args_override_self(!environment.is_empty());
+    let mut command = groups::offering(Cli::command()).args_override_self(!environment.is_empty());
+    let for_all = words::options_in(&environment, known);
     let words = words::joined(environment, line, known);
     let arranged = words::arranged(words, known, called);
     let words = arranged.map_err(|why| Failure::of(Errno::EINVAL, "command line", why))?;
@@ -167,94 +123,69 @@ fn parsed(
     })?;
     let matches =
         command.clone().try_get_matches_from(words).unwrap_or_else(|wrong| misuse::end(&wrong, called));
+    // What stock programs take without a use for it is no mistake of theirs, nor what stands in CEPH_ARGS for
+    // all commands.
+    let is_let_pass = |id: &str| (called != CalledAs::Loligo && id == "pool") || for_all.contains(id);
+    groups::check(&command, &matches, is_let_pass)?;
     Ok(Cli::from_arg_matches(&matches)
         .unwrap_or_else(|wrong| misuse::end(&wrong.format(&mut command), called)))
 }
 
-fn client_command(cli: &Cli, builder: Builder) -> Result<(), Failure> {
+/// Hands each command to its family.
+fn carry_out(cli: &Cli, builder: Builder) -> Result<(), Failure> {
+    let options = &cli.options;
+    let format = options.format;
+    match &cli.command {
+        Command::Object(command) => in_cluster(options, builder, |client| object::run(client, command)),
+        Command::Omap(command) => in_cluster(options, builder, |client| omap::run(client, command)),
+        Command::Snap(command) => in_cluster(options, builder, |client| snaps::run(client, command)),
+        Command::Watch(command) => in_cluster(options, builder, |client| watch::run(client, command)),
+        Command::Lock(command) => in_cluster(options, builder, |client| locks::run(client, command)),
+        Command::Pool(command) => in_cluster(options, builder, |client| pool::run(client, command)),
+        Command::Damage(command) => in_cluster(options, builder, |client| damage::run(client, command)),
+        Command::Df(Df { dir: Some(dir) }) => df::of_dir(dir, options),
+        Command::Df(Df { dir: None }) => in_cluster(options, builder, df::run),
+        Command::File(command) => in_cluster(options, builder, |client| file::run(client, command)),
+        Command::Rbd(command) => in_cluster(options, builder, |client| {
+            rbd::run(client, command).map_err(Failure::ending_with_errno)
+        }),
+        Command::Nbd(command) => nbd::run(command, builder, &options.pool, format),
+        Command::Bench(bench) => in_cluster(options, builder, |client| bench::run(client, bench)),
+        Command::Cleanup(what) => in_cluster(options, builder, |client| bench::cleanup::run(client, what)),
+        Command::LoadGen(load) => in_cluster(options, builder, |client| bench::load_gen::run(client, load)),
+        Command::Serve(server) => serve::run(server, &options.pool, &builder),
+        Command::Fsck(what) => fsck::run(what, format),
+        Command::Demo => demo::run(),
+        Command::Lockstat(whom) => lockstat::run(whom, format),
+        Command::Ops(whom) => ops::run(whom, format),
+        Command::Trace(what) => timeline::run(what, format),
+        Command::Contend(what) => contend::run(what, format),
+        Command::Config(command) => config::run(command, format),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            let mut offered = groups::offered_only(Cli::command());
+            clap_complete::generate(*shell, &mut offered, "loligo", &mut script);
+            say!("{}", String::from_utf8_lossy(&script));
+            Ok(())
+        }
+    }
+}
+
+/// Carries out a command of a client, which has a log, an admin socket and a trace if these are wanted.
+fn in_cluster(
+    options: &Options,
+    builder: Builder,
+    command: impl FnOnce(Client) -> Result<(), Failure>,
+) -> Result<(), Failure> {
     let conf = builder.load().context(|| "connect".to_owned())?;
     client::prepare(&conf)?;
     let _log = log::of_client(&conf)?;
     let admin = admin::of_client(&conf);
-    let tracing = Tracing::start(cli.trace.as_deref())?;
+    let tracing = Tracing::start(options.trace.as_deref())?;
     let observed = admin.as_ref().map(admin::OfClient::client);
-    let client = Client::new(tracing.of(builder), cli).map(|client| client.observed(observed));
-    let done = client.and_then(|client| traced_command(cli, client));
+    let client = Client::new(tracing.of(builder), options).map(|client| client.observed(observed));
+    let done = client.and_then(command);
     let traced = tracing.finish();
     log::flush_followed();
     done.and(traced)
-}
-
-/// Whether a command is about objects that it names.
-fn has_object(command: &Command) -> bool {
-    !matches!(
-        command,
-        Command::Bench(_)
-            | Command::LoadGen(_)
-            | Command::Cleanup { .. }
-            | Command::Rbd(_)
-            | Command::File(_)
-            | Command::Lspools
-            | Command::Df { .. }
-            | Command::Ls { .. }
-            | Command::ListInconsistentPg { .. }
-            | Command::ListInconsistentObj { .. }
-            | Command::ListInconsistentSnapset { .. }
-            | Command::Purge { .. }
-            | Command::Cppool { .. }
-            | Command::Export { .. }
-            | Command::Import { .. }
-            | Command::Lssnap
-            | Command::Mksnap { .. }
-            | Command::Rmsnap { .. }
-    )
-}
-
-/// Whether a command works in the pool that `-p` names.
-fn has_pool(command: &Command) -> bool {
-    !matches!(
-        command,
-        Command::Rbd(_)
-            | Command::Lspools
-            | Command::Df { .. }
-            | Command::ListInconsistentPg { .. }
-            | Command::ListInconsistentObj { .. }
-            | Command::ListInconsistentSnapset { .. }
-            | Command::Purge { .. }
-            | Command::Cppool { .. }
-    )
-}
-
-fn traced_command(cli: &Cli, client: Client) -> Result<(), Failure> {
-    if (cli.create || cli.snapid.is_some()) && !has_pool(&cli.command) {
-        return Err(Failure::new("--create and --snapid", "only commands on objects of a pool have them"));
-    }
-    if cli.object_locator.is_some() && !has_object(&cli.command) {
-        return Err(Failure::new("--object-locator", "only commands on objects have it"));
-    }
-    match &cli.command {
-        Command::Bench(options) => bench::run(client, options),
-        Command::LoadGen(options) => bench::load_gen::run(client, options),
-        Command::Cleanup { run_name, prefix, all } => {
-            bench::cleanup::run(client, run_name.as_deref(), prefix.as_deref(), *all)
-        }
-        Command::Rbd(command) => rbd::run(client, command).map_err(Failure::ending_with_errno),
-        Command::File(command) => file::run(client, command),
-        command => {
-            let runtime = client::runtime(1)?;
-            runtime.block_on(async {
-                match command {
-                    Command::Lspools
-                    | Command::Df { .. }
-                    | Command::Ls { .. }
-                    | Command::Purge { .. }
-                    | Command::Cppool { .. } => pool::run(client, command).await,
-                    Command::ListInconsistentPg { scrubbed } => damage::groups(client, scrubbed).await,
-                    Command::ListInconsistentObj { pgid } => damage::objects(client, pgid).await,
-                    Command::ListInconsistentSnapset { pgid } => damage::snapsets(client, pgid).await,
-                    _ => object::run(client, command).await,
-                }
-            })
-        }
-    }
 }

@@ -1,75 +1,150 @@
 //! Commands on objects, named as `rados` names them.
 
-use std::io::{Read, Write};
+use std::path::PathBuf;
 use std::time::{Duration, UNIX_EPOCH};
 
+use clap::Subcommand;
 use loligo_rados::{WhenFull, WriteOp, WriteOptions};
 use loligo_wire::UTime;
 use serde_json::json;
 
-use crate::args::{Command, Format};
 use crate::client::{Client, Pool};
-use crate::export::{self, ImportOptions};
 use crate::failure::{Context, Failure};
+use crate::format::Format;
 use crate::name::{self, Name};
-use crate::say::Stdout;
-use crate::{locks, omap, snaps, transfer, watch};
+use crate::stdio::{given_or_read, print_bytes, print_lines};
+use crate::transfer;
+use crate::values::size;
 
-pub(crate) async fn run(client: Client, command: &Command) -> Result<(), Failure> {
-    let mut pool = client.pool().await?;
-    if let Command::Put { force_full: true, .. } | Command::Rm { force_full: true, .. } = command {
-        pool.ioctx = pool.ioctx.with_when_full(WhenFull::Force);
-    }
-    let done = one(&pool, command).await;
-    pool.rados.shutdown().await;
-    done
+/// What is done with an object and its attributes.
+#[derive(Subcommand)]
+pub(crate) enum ObjectCommand {
+    /// Write a file as an object.
+    Put {
+        object: Name,
+        /// The file; - is standard input.
+        file: PathBuf,
+        /// Write from this byte on, and leave the rest of the object as it is.
+        #[arg(long, value_parser = size)]
+        offset: Option<u64>,
+        /// Write though the pool or the cluster is full; not everybody may.
+        #[arg(long)]
+        force_full: bool,
+    },
+    /// Read an object into a file.
+    Get {
+        object: Name,
+        /// The file; - is standard output.
+        file: PathBuf,
+        /// Read from this byte on.
+        #[arg(long, value_parser = size, default_value = "0")]
+        offset: u64,
+    },
+    /// Write a file at the end of an object.
+    Append {
+        object: Name,
+        /// The file; - is standard input.
+        file: PathBuf,
+    },
+    /// Make an empty object, which must not exist.
+    Create { object: Name },
+    /// Remove objects.
+    Rm {
+        #[arg(required = true)]
+        objects: Vec<Name>,
+        /// Remove though the pool or the cluster is full; not everybody may.
+        #[arg(long)]
+        force_full: bool,
+    },
+    /// Show an object's size and modification time.
+    #[command(alias = "stat2")]
+    Stat { object: Name },
+    /// Set an object's time of modification, to now, or to a number of seconds since 1970; the object is made
+    /// if there is none.
+    Touch { object: Name, timestamp: Option<u64> },
+    /// Show which parts of an object hold something: offset and length, in hexadecimal.
+    Mapext { object: Name },
+    /// Tell the store how large an object and writes to it will be.
+    SetAllocHint {
+        object: Name,
+        #[arg(value_parser = size)]
+        expected_object_size: u64,
+        #[arg(value_parser = size)]
+        expected_write_size: u64,
+    },
+    /// Set an object's size.
+    Truncate { object: Name, size: u64 },
+    /// Set an extended attribute; without VALUE it is read from standard input.
+    Setxattr { object: Name, name: Name, value: Option<Name> },
+    /// Print an extended attribute.
+    Getxattr { object: Name, name: Name },
+    /// Remove an extended attribute.
+    Rmxattr { object: Name, name: Name },
+    /// List the extended attributes.
+    Listxattr { object: Name },
+    /// Make an object what another one is, with its attributes and its map.
+    Cp {
+        source: Name,
+        destination: Name,
+        /// The pool of the destination, if it is another one.
+        #[arg(long, value_name = "POOL")]
+        target_pool: Option<String>,
+    },
 }
 
-async fn one(pool: &Pool, command: &Command) -> Result<(), Failure> {
+pub(crate) fn run(client: Client, command: &ObjectCommand) -> Result<(), Failure> {
+    client.in_pool(async |pool| {
+        let is_forced = matches!(
+            command,
+            ObjectCommand::Put { force_full: true, .. } | ObjectCommand::Rm { force_full: true, .. }
+        );
+        if is_forced {
+            pool.ioctx = pool.ioctx.clone().with_when_full(WhenFull::Force);
+        }
+        one(pool, command).await
+    })
+}
+
+async fn one(pool: &Pool, command: &ObjectCommand) -> Result<(), Failure> {
     let io = &pool.ioctx;
     match command {
-        Command::Put { object, file, offset, .. } => transfer::put(pool, object, file, *offset).await,
-        Command::Get { object, file, offset } => transfer::get(pool, object, file, *offset).await,
-        Command::Append { object, file } => transfer::append(pool, object, file).await,
-        Command::Create { object } => {
+        ObjectCommand::Put { object, file, offset, .. } => transfer::put(pool, object, file, *offset).await,
+        ObjectCommand::Get { object, file, offset } => transfer::get(pool, object, file, *offset).await,
+        ObjectCommand::Append { object, file } => transfer::append(pool, object, file).await,
+        ObjectCommand::Create { object } => {
             io.create(object.as_bytes(), true).await.context(|| pool.names("create", object))
         }
-        Command::Rm { objects, .. } => {
+        ObjectCommand::Rm { objects, .. } => {
             for object in objects {
                 io.remove(object.as_bytes()).await.context(|| pool.names("rm", object))?;
             }
             Ok(())
         }
-        Command::Stat { object } => stat(pool, object).await,
-        Command::Touch { object, timestamp } => touch(pool, object, *timestamp).await,
-        Command::Mapext { object } => map_extents(pool, object).await,
-        Command::SetAllocHint { object, expected_object_size, expected_write_size } => {
+        ObjectCommand::Stat { object } => stat(pool, object).await,
+        ObjectCommand::Touch { object, timestamp } => touch(pool, object, *timestamp).await,
+        ObjectCommand::Mapext { object } => map_extents(pool, object).await,
+        ObjectCommand::SetAllocHint { object, expected_object_size, expected_write_size } => {
             let hint = WriteOp::new().set_alloc_hint(*expected_object_size, *expected_write_size);
             io.operate(object.as_bytes(), hint).await.context(|| pool.names("set-alloc-hint", object))
         }
-        Command::Export { file } => export::export(pool, file.as_deref()).await,
-        Command::Import { file, dry_run, no_overwrite } => {
-            let options = ImportOptions { dry_run: *dry_run, no_overwrite: *no_overwrite };
-            export::import(pool, file, options).await
-        }
-        Command::Truncate { object, size } => {
+        ObjectCommand::Truncate { object, size } => {
             io.truncate(object.as_bytes(), *size).await.context(|| pool.names("truncate", object))
         }
-        Command::Setxattr { object, name, value } => {
+        ObjectCommand::Setxattr { object, name, value } => {
             let value = given_or_read(value.as_ref())?;
             let done = io.set_xattr(object.as_bytes(), name, value).await;
             done.context(|| format!("{} {name}", pool.names("setxattr", object)))
         }
-        Command::Getxattr { object, name } => {
+        ObjectCommand::Getxattr { object, name } => {
             let value = io.xattr(object.as_bytes(), name).await;
             print_bytes(&value.context(|| format!("{} {name}", pool.names("getxattr", object)))?)
         }
-        Command::Rmxattr { object, name } => {
+        ObjectCommand::Rmxattr { object, name } => {
             let done = io.remove_xattr(object.as_bytes(), name).await;
             done.context(|| format!("{} {name}", pool.names("rmxattr", object)))
         }
-        Command::Listxattr { object } => list_xattrs(pool, object).await,
-        Command::Cp { source, destination, target_pool } => {
+        ObjectCommand::Listxattr { object } => list_xattrs(pool, object).await,
+        ObjectCommand::Cp { source, destination, target_pool } => {
             let target = match target_pool {
                 Some(name) => pool.rados.ioctx(name).await.context(|| format!("open pool {name}"))?,
                 None => io.clone(),
@@ -78,16 +153,6 @@ async fn one(pool: &Pool, command: &Command) -> Result<(), Failure> {
             let copy = WriteOp::new().copy_from(io, source, 0);
             target.operate(destination.as_bytes(), copy).await.context(|| pool.names("cp", source))
         }
-        Command::Lock(command) => locks::run(pool, command).await,
-        Command::Watch { object } => watch::watch(pool, object).await,
-        Command::Notify { object, message } => watch::notify(pool, object, message).await,
-        Command::Listwatchers { object } => watch::list(pool, object).await,
-        Command::Lssnap
-        | Command::Mksnap { .. }
-        | Command::Rmsnap { .. }
-        | Command::Listsnaps { .. }
-        | Command::Rollback { .. } => snaps::run(pool, command).await,
-        other => omap::run(pool, other).await,
     }
 }
 
@@ -142,24 +207,4 @@ async fn list_xattrs(pool: &Pool, object: &Name) -> Result<(), Failure> {
             Ok(())
         }
     }
-}
-
-/// A value of the command line, or all of standard input.
-pub(crate) fn given_or_read(given: Option<&Name>) -> Result<Vec<u8>, Failure> {
-    if let Some(given) = given {
-        return Ok(given.as_bytes().to_vec());
-    }
-    let mut value = Vec::new();
-    std::io::stdin().read_to_end(&mut value).context(|| "read standard input".to_owned())?;
-    Ok(value)
-}
-
-/// One name a line, as its bytes are.
-pub(crate) fn print_lines<N: AsRef<[u8]>>(names: impl Iterator<Item = N>) -> Result<(), Failure> {
-    names.into_iter().try_for_each(|name| print_bytes(&[name.as_ref(), b"\n"].concat()))
-}
-
-pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), Failure> {
-    let mut out = Stdout;
-    out.write_all(bytes).and_then(|()| out.flush()).context(|| "write standard output".to_owned())
 }

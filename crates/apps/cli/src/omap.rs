@@ -1,25 +1,81 @@
 //! Commands on objects' maps, named as `rados` names them.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
+use clap::Subcommand;
 use futures_util::TryStreamExt as _;
 use loligo_rados::Errno;
 use serde_json::json;
 
-use crate::args::{Command, Format};
-use crate::client::Pool;
+use crate::client::{Client, Pool};
 use crate::failure::{Context, Failure};
+use crate::format::Format;
 use crate::name::{self, Name};
-use crate::object::{given_or_read, print_bytes, print_lines};
+use crate::stdio::{given_or_read, print_bytes, print_lines};
 
-pub(crate) async fn run(pool: &Pool, command: &Command) -> Result<(), Failure> {
+/// What is done with an object's map.
+#[derive(Subcommand)]
+pub(crate) enum OmapCommand {
+    /// List the keys of an object's map.
+    Listomapkeys { object: Name },
+    /// Show the keys and values of an object's map.
+    Listomapvals { object: Name },
+    /// Show the value of a key of an object's map.
+    Getomapval {
+        object: Name,
+        /// A key, and a file to which its value is written; - is standard output.
+        #[arg(value_names = ["KEY", "FILE"], num_args = 0..=2)]
+        words: Vec<Name>,
+        /// Read the key from this file, and not from the command line.
+        #[arg(long, value_name = "FILE")]
+        omap_key_file: Option<PathBuf>,
+    },
+    /// Set a key of an object's map; without VALUE it is read from standard input.
+    Setomapval {
+        object: Name,
+        /// A key, and its value.
+        #[arg(value_names = ["KEY", "VALUE"], num_args = 0..=2)]
+        words: Vec<Name>,
+        /// Read the key from this file, and not from the command line.
+        #[arg(long, value_name = "FILE")]
+        omap_key_file: Option<PathBuf>,
+        /// Read the value from this file.
+        #[arg(long, value_name = "FILE")]
+        input_file: Option<PathBuf>,
+    },
+    /// Remove keys of an object's map.
+    Rmomapkey {
+        object: Name,
+        #[arg(required_unless_present = "omap_key_file")]
+        keys: Vec<Name>,
+        /// Read a key from this file.
+        #[arg(long, value_name = "FILE")]
+        omap_key_file: Option<PathBuf>,
+    },
+    /// Show the header of an object's map.
+    Getomapheader {
+        object: Name,
+        /// Write it to this file; - is standard output.
+        file: Option<PathBuf>,
+    },
+    /// Set the header of an object's map; without VALUE it is read from standard input.
+    Setomapheader { object: Name, value: Option<Name> },
+    /// Remove all keys and the header of an object's map.
+    Clearomap { object: Name },
+}
+
+pub(crate) fn run(client: Client, command: &OmapCommand) -> Result<(), Failure> {
+    client.in_pool(async |pool| one(pool, command).await)
+}
+
+async fn one(pool: &Pool, command: &OmapCommand) -> Result<(), Failure> {
     let io = &pool.ioctx;
     match command {
-        Command::Listomapkeys { object } => list_keys(pool, object).await,
-        Command::Listomapvals { object } => list_values(pool, object).await,
-        Command::Getomapval { object, words, omap_key_file } => {
+        OmapCommand::Listomapkeys { object } => list_keys(pool, object).await,
+        OmapCommand::Listomapvals { object } => list_values(pool, object).await,
+        OmapCommand::Getomapval { object, words, omap_key_file } => {
             let (key, file) = key_and(words, omap_key_file.as_deref())?;
             let what = || format!("{} {key}", pool.names("getomapval", object));
             let found = io.omap_values(object.as_bytes(), [&key]).await.context(what)?;
@@ -27,7 +83,7 @@ pub(crate) async fn run(pool: &Pool, command: &Command) -> Result<(), Failure> {
             let value = value.ok_or_else(|| Failure::of(Errno::ENOENT, what(), "there is no such key"))?;
             show(pool, "value", &value, file.map(Name::as_path))
         }
-        Command::Setomapval { object, words, omap_key_file, input_file } => {
+        OmapCommand::Setomapval { object, words, omap_key_file, input_file } => {
             let (key, value) = key_and(words, omap_key_file.as_deref())?;
             let value = match (input_file, value) {
                 (Some(_), Some(_)) => return Err(Failure::new("setomapval", "has two values")),
@@ -37,25 +93,24 @@ pub(crate) async fn run(pool: &Pool, command: &Command) -> Result<(), Failure> {
             let done = io.set_omap(object.as_bytes(), [(&key, Bytes::from(value))]).await;
             done.context(|| format!("{} {key}", pool.names("setomapval", object)))
         }
-        Command::Rmomapkey { object, keys, omap_key_file } => {
+        OmapCommand::Rmomapkey { object, keys, omap_key_file } => {
             let of_file = omap_key_file.as_deref().map(read).transpose()?;
             let keys = keys.iter().cloned().chain(of_file.map(Name::from));
             let done = io.remove_omap_keys(object.as_bytes(), keys).await;
             done.context(|| pool.names("rmomapkey", object))
         }
-        Command::Getomapheader { object, file } => {
+        OmapCommand::Getomapheader { object, file } => {
             let header = io.omap_header(object.as_bytes()).await;
             show(pool, "header", &header.context(|| pool.names("getomapheader", object))?, file.as_deref())
         }
-        Command::Setomapheader { object, value } => {
+        OmapCommand::Setomapheader { object, value } => {
             let header = Bytes::from(given_or_read(value.as_ref())?);
             let done = io.set_omap_header(object.as_bytes(), header).await;
             done.context(|| pool.names("setomapheader", object))
         }
-        Command::Clearomap { object } => {
+        OmapCommand::Clearomap { object } => {
             io.clear_omap(object.as_bytes()).await.context(|| pool.names("clearomap", object))
         }
-        _ => Err(Failure::new("command", "is not about an object's map")),
     }
 }
 

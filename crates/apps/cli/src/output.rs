@@ -4,7 +4,7 @@ use loligo_mon::output::json::Node;
 use loligo_mon::output::xml::{self, Names};
 use serde_json::Value;
 
-use crate::args::Format;
+use crate::format::Format;
 use crate::name;
 
 /// Names of arrays' items in XML where they differ from what a monitor's answers have, by the array's name,

@@ -1,33 +1,96 @@
 //! Commands on pools.
 
 use std::io::{BufWriter, Write};
+use std::path::PathBuf;
 
+use clap::Subcommand;
 use futures_util::TryStreamExt as _;
-use indicatif::HumanBytes;
-use loligo_rados::{ClusterStatfs, PoolStat, Rados};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::args::{Command, Format};
-use crate::client::{Client, Pool};
+use crate::client::{self, Client, Pool};
+use crate::export::{self, ImportOptions};
 use crate::failure::{Context, Failure};
+use crate::format::Format;
 use crate::name;
 use crate::say::Stdout;
 use crate::words::CalledAs;
-use crate::{export, rbd, table};
 
-pub(crate) async fn run(client: Client, command: &Command) -> Result<(), Failure> {
-    match command {
-        Command::Lspools => lspools(client).await,
-        Command::Df { .. } => df(client).await,
-        Command::Ls { all } => ls(client, *all).await,
-        Command::Purge { purged, yes_i_really_really_mean_it } => {
-            purge(client, purged, *yes_i_really_really_mean_it).await
+/// What is done with pools.
+#[derive(Subcommand)]
+pub(crate) enum PoolCommand {
+    /// List the pools.
+    Lspools,
+    /// List the objects of a pool.
+    Ls {
+        /// In all namespaces.
+        #[arg(long)]
+        all: bool,
+    },
+    /// Remove all objects of a pool, of all namespaces; the pool stays.
+    Purge {
+        #[arg(value_name = "POOL")]
+        purged: String,
+        /// Nothing brings them back.
+        #[arg(long)]
+        yes_i_really_really_mean_it: bool,
+    },
+    /// Copy all objects of a pool, of all namespaces, into another pool: data, attributes, maps and locators.
+    ///
+    /// Not copied are snapshots, watches, times of modification, allocation hints, and what the pool itself
+    /// is set to. Objects that are written meanwhile may be copied in a state between.
+    Cppool {
+        #[arg(value_name = "POOL")]
+        copied: String,
+        #[arg(value_name = "DESTINATION")]
+        destination: String,
+        /// Copy a pool with snapshots of its clients' own (images, for one), which the copy lacks.
+        #[arg(long)]
+        yes_i_really_mean_it: bool,
+    },
+    /// Write all objects of the pool, of all namespaces, into a file, in the format of `rados export`.
+    Export {
+        /// The file; - or none is standard output.
+        file: Option<PathBuf>,
+    },
+    /// Read what `export` wrote into the pool.
+    Import {
+        /// The file; - is standard input.
+        file: PathBuf,
+        /// Only say what would be written.
+        #[arg(long)]
+        dry_run: bool,
+        /// Leave objects alone that are there already.
+        #[arg(long)]
+        no_overwrite: bool,
+    },
+}
+
+pub(crate) fn run(client: Client, command: &PoolCommand) -> Result<(), Failure> {
+    client::runtime(1)?.block_on(async {
+        match command {
+            PoolCommand::Lspools => lspools(client).await,
+            PoolCommand::Ls { all } => ls(client, *all).await,
+            PoolCommand::Purge { purged, yes_i_really_really_mean_it } => {
+                purge(client, purged, *yes_i_really_really_mean_it).await
+            }
+            PoolCommand::Cppool { copied, destination, yes_i_really_mean_it } => {
+                copy(client, copied, destination, *yes_i_really_mean_it).await
+            }
+            PoolCommand::Export { file } => {
+                let pool = client.pool().await?;
+                let done = export::export(&pool, file.as_deref()).await;
+                pool.rados.shutdown().await;
+                done
+            }
+            PoolCommand::Import { file, dry_run, no_overwrite } => {
+                let options = ImportOptions { dry_run: *dry_run, no_overwrite: *no_overwrite };
+                let pool = client.pool().await?;
+                let done = export::import(&pool, file, options).await;
+                pool.rados.shutdown().await;
+                done
+            }
         }
-        Command::Cppool { copied, destination, yes_i_really_mean_it } => {
-            copy(client, copied, destination, *yes_i_really_mean_it).await
-        }
-        _ => Err(Failure::new("command", "is not about a pool")),
-    }
+    })
 }
 
 async fn lspools(client: Client) -> Result<(), Failure> {
@@ -40,127 +103,6 @@ async fn lspools(client: Client) -> Result<(), Failure> {
     }
     rados.shutdown().await;
     Ok(())
-}
-
-/// What the pools hold, or one of them if one is named.
-async fn df(client: Client) -> Result<(), Failure> {
-    let (format, only) = (client.format, client.place().0.map(str::to_owned));
-    let rados = client.cluster().await?;
-    if let Some(only) = &only {
-        rados.pool_id(only).await.context(|| format!("open pool {only}"))?;
-    }
-    let names = rados.pools().into_iter().map(|(_, name)| name);
-    let names: Vec<String> = names.filter(|name| only.as_ref().is_none_or(|only| only == name)).collect();
-    let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let pools = rados.pool_stats(&names).await.context(|| "df".to_owned())?;
-    let space = rados.statfs().await.context(|| "df".to_owned())?;
-    match format {
-        _ if CalledAs::now() == CalledAs::Rados => df_of_rados(&rados, &pools, space, format),
-        Format::Plain => {
-            sayln!("{:<24} {:>12} {:>12} {:>12} {:>12}", "POOL", "OBJECTS", "USED", "READS", "WRITES");
-            for (name, stat) in &pools {
-                let sum = &stat.sum;
-                let used = HumanBytes(sum.num_bytes.cast_unsigned()).to_string();
-                sayln!("{name:<24} {:>12} {used:>12} {:>12} {:>12}", sum.num_objects, sum.num_rd, sum.num_wr);
-            }
-            let kib = |n: u64| HumanBytes(n * 1024);
-            sayln!("\nused {} of {}, {} available", kib(space.kb_used), kib(space.kb), kib(space.kb_avail));
-        }
-        _ => {
-            let pools: Vec<Value> = pools
-                .iter()
-                .map(|(name, stat)| {
-                    json!({"name": name, "objects": stat.sum.num_objects, "bytes": stat.sum.num_bytes,
-                           "reads": stat.sum.num_rd, "writes": stat.sum.num_wr})
-                })
-                .collect();
-            let all = json!({"pools": pools, "total_kib": space.kb, "used_kib": space.kb_used,
-                             "avail_kib": space.kb_avail});
-            format.print("stats", "item", &all);
-        }
-    }
-    rados.shutdown().await;
-    Ok(())
-}
-
-/// What the pools hold, in the words of `rados df`.
-fn df_of_rados(rados: &Rados, pools: &[(String, PoolStat)], space: ClusterStatfs, format: Format) {
-    let ids = rados.pools();
-    let id = |name: &str| ids.iter().find(|(_, known)| known == name).map_or(-1, |(id, _)| id.0);
-    let objects: i64 = pools.iter().map(|(_, stat)| stat.sum.num_objects).sum();
-    if format != Format::Plain {
-        let one = |(name, stat): &(String, PoolStat)| {
-            let sum = &stat.sum;
-            json!({
-                "name": name, "id": id(name), "size_bytes": sum.num_bytes, "size_kb": (sum.num_bytes + 1023) / 1024,
-                "num_objects": sum.num_objects, "num_object_clones": sum.num_object_clones,
-                "num_object_copies": sum.num_object_copies,
-                "num_objects_missing_on_primary": sum.num_objects_missing_on_primary,
-                "num_objects_unfound": sum.num_objects_unfound, "num_objects_degraded": sum.num_objects_degraded,
-                "read_ops": sum.num_rd, "read_bytes": sum.num_rd_kb * 1024,
-                "write_ops": sum.num_wr, "write_bytes": sum.num_wr_kb * 1024,
-            })
-        };
-        let all: Vec<Value> = pools.iter().map(one).collect();
-        let all = json!({"pools": all, "total_objects": objects, "total_used": space.kb_used,
-                         "total_avail": space.kb_avail, "total_space": space.kb});
-        return format.print("stats", "item", &all);
-    }
-    let bytes = |n: i64| rbd::bytes(n.cast_unsigned());
-    let titles = [
-        "POOL_NAME",
-        "USED",
-        "OBJECTS",
-        "CLONES",
-        "COPIES",
-        "MISSING_ON_PRIMARY",
-        "UNFOUND",
-        "DEGRADED",
-        "RD_OPS",
-        "RD",
-        "WR_OPS",
-        "WR",
-    ];
-    let row = |(name, stat): &(String, PoolStat)| {
-        let sum = &stat.sum;
-        let numbers = [
-            sum.num_objects,
-            sum.num_object_clones,
-            sum.num_object_copies,
-            sum.num_objects_missing_on_primary,
-            sum.num_objects_unfound,
-            sum.num_objects_degraded,
-            sum.num_rd,
-        ]
-        .map(|n| n.to_string());
-        let [objects, clones, copies, missing, unfound, degraded, reads] = numbers;
-        let (used, read, written) =
-            (bytes(sum.num_bytes), bytes(sum.num_rd_kb * 1024), bytes(sum.num_wr_kb * 1024));
-        [
-            name.clone(),
-            used,
-            objects,
-            clones,
-            copies,
-            missing,
-            unfound,
-            degraded,
-            reads,
-            read,
-            sum.num_wr.to_string(),
-            written,
-        ]
-    };
-    let rows = std::iter::once(titles.map(str::to_owned)).chain(pools.iter().map(row)).collect::<Vec<_>>();
-    let mut right = [true; 12];
-    right[0] = false;
-    table::lines(right, &rows).iter().for_each(|line| sayln!("{line}"));
-    sayln!("\ntotal_objects    {objects}");
-    for (title, kib) in
-        [("total_used", space.kb_used), ("total_avail", space.kb_avail), ("total_space", space.kb)]
-    {
-        sayln!("{title:<16} {}", rbd::bytes(kib * 1024));
-    }
 }
 
 async fn ls(client: Client, all: bool) -> Result<(), Failure> {

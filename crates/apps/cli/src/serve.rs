@@ -1,17 +1,88 @@
 //! `loligo serve`: the server until it is told to stop.
 
 use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Instant;
 
+use clap::ValueEnum;
 use loligo_conf::{Conf, ConfError};
 use loligo_rados::Builder as ConfBuilder;
-use loligo_server::{Auth, KeyType, Server, prepare_dir};
+use loligo_server::{Auth, Compression, KeyType, OsdCount, Server, prepare_dir};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use crate::args::{AuthCipher, AuthMethod, Serve, Store};
 use crate::client;
 use crate::failure::{Context, Failure};
 use crate::log;
+use crate::values::size;
+
+/// What a server is like.
+#[derive(clap::Args)]
+pub(crate) struct Serve {
+    /// Where the cluster's id, keys, pools and settings are kept, and ceph.conf and keyring for clients are
+    /// written.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) data: PathBuf,
+    /// What keeps the objects.
+    #[arg(long, value_enum, default_value_t = Store::Disk)]
+    pub(crate) store: Store,
+    /// Where the monitor listens; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:3300")]
+    pub(crate) mon_addr: SocketAddr,
+    /// How clients prove who they are.
+    #[arg(long, value_enum, default_value_t = AuthMethod::Cephx)]
+    pub(crate) auth: AuthMethod,
+    /// The type of keys that are made from now on (default: what the cluster has had; aes in a new one).
+    #[arg(long, value_enum)]
+    pub(crate) auth_cipher: Option<AuthCipher>,
+    /// Bytes that objects may take (default: 8G in memory; most of what is free on disk, where only a new
+    /// store asks).
+    #[arg(long, value_parser = size)]
+    pub(crate) capacity: Option<u64>,
+    /// Bytes of memory that keep data which was read from disk or written there (default: 64M, taken as it is
+    /// needed; 0: none).
+    #[arg(long, value_parser = size)]
+    pub(crate) cache: Option<u64>,
+    /// OSDs that clients see, all over one store: for pools of several copies, and erasure-coded ones
+    /// (default: what the cluster has had; 1 in a new one; at most 64).
+    #[arg(long, value_parser = osd_count)]
+    pub(crate) osds: Option<OsdCount>,
+    /// Threads that serve connections (default: one for each processor).
+    #[arg(long)]
+    pub(crate) workers: Option<usize>,
+}
+
+/// What keeps objects.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Store {
+    /// On disk, in the same directory.
+    Disk,
+    /// In memory: gone when the server stops.
+    Memory,
+}
+
+/// How clients are known.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AuthMethod {
+    /// By a key.
+    Cephx,
+    /// Not at all.
+    None,
+}
+
+/// Types of keys.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum AuthCipher {
+    /// AES-128: all releases of Ceph know it.
+    Aes,
+    /// AES-256 with HMAC-SHA-384: what 19.2.6, 20.2.4 and later make; older programs cannot read it.
+    Aes256k,
+}
+
+fn osd_count(text: &str) -> Result<OsdCount, String> {
+    let count = text.parse().ok().and_then(OsdCount::new);
+    count.ok_or_else(|| format!("a number from 1 to {} is needed", OsdCount::MAX))
+}
 
 pub(crate) fn run(options: &Serve, pools: &[String], conf: &ConfBuilder) -> Result<(), Failure> {
     let began = Instant::now();

@@ -1,35 +1,54 @@
 //! Commands on snapshots, named as `rados` names them.
 
+use clap::Subcommand;
 use loligo_rados::{PoolSnapshot, SnapClone, SnapId};
 use loligo_wire::UTime;
 use serde_json::json;
 
-use crate::args::{Command, Format};
-use crate::client::Pool;
+use crate::client::{Client, Pool};
 use crate::failure::{Context, Failure};
+use crate::format::Format;
 use crate::name::{self, Name};
-use crate::object::print_bytes;
+use crate::stdio::print_bytes;
 
-pub(crate) async fn run(pool: &Pool, command: &Command) -> Result<(), Failure> {
+/// What is done with snapshots of a pool.
+#[derive(Subcommand)]
+pub(crate) enum SnapCommand {
+    /// List the pool's snapshots.
+    Lssnap,
+    /// Make a snapshot of the pool.
+    Mksnap { name: String },
+    /// Remove a snapshot of the pool.
+    Rmsnap { name: String },
+    /// Show what an object was at its snapshots.
+    Listsnaps { object: Name },
+    /// Make an object what it was at a snapshot of the pool.
+    Rollback { object: Name, name: Name },
+}
+
+pub(crate) fn run(client: Client, command: &SnapCommand) -> Result<(), Failure> {
+    client.in_pool(async |pool| one(pool, command).await)
+}
+
+async fn one(pool: &Pool, command: &SnapCommand) -> Result<(), Failure> {
     let (io, pool_name) = (&pool.ioctx, &pool.name);
     match command {
-        Command::Lssnap => list(pool),
-        Command::Mksnap { name } => {
+        SnapCommand::Lssnap => list(pool),
+        SnapCommand::Mksnap { name } => {
             io.create_snapshot(name).await.context(|| format!("mksnap {pool_name} {name}"))?;
             say(pool, &format!("created pool {pool_name} snap {name}"))
         }
-        Command::Rmsnap { name } => {
+        SnapCommand::Rmsnap { name } => {
             io.remove_snapshot(name).await.context(|| format!("rmsnap {pool_name} {name}"))?;
             say(pool, &format!("removed pool {pool_name} snap {name}"))
         }
-        Command::Rollback { object, name } => {
+        SnapCommand::Rollback { object, name } => {
             let what = || format!("{} {name}", pool.names("rollback", object));
             let snap = io.snapshot(name).context(what)?;
             io.rollback(object.as_bytes(), snap.id).await.context(what)?;
             say(pool, &format!("rolled back pool {pool_name} to snapshot {name}"))
         }
-        Command::Listsnaps { object } => list_clones(pool, object).await,
-        _ => Err(Failure::new("command", "is not about snapshots")),
+        SnapCommand::Listsnaps { object } => list_clones(pool, object).await,
     }
 }
 

@@ -3,23 +3,44 @@
 use std::io::Read as _;
 use std::time::Duration;
 
+use clap::Subcommand;
 use loligo_rados::{WatchItem, WatchNews};
 use loligo_wire::Writer;
 use serde_json::json;
 use tokio::sync::oneshot;
 
-use crate::args::Format;
-use crate::client::Pool;
+use crate::client::{Client, Pool};
 use crate::failure::{Context, Failure};
+use crate::format::Format;
 use crate::locks::address;
 use crate::name::{self, Name};
 use crate::omap::dump;
 
+/// Watches and notifications.
+#[derive(Subcommand)]
+pub(crate) enum WatchCommand {
+    /// Watch an object, which must exist: show what is notified on it, and answer with the same, until a line
+    /// is entered.
+    Watch { object: Name },
+    /// Notify those who watch an object, and show what they answer.
+    Notify { object: Name, message: Name },
+    /// List who watches an object.
+    Listwatchers { object: Name },
+}
+
 /// As `rados notify`.
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(10);
 
+pub(crate) fn run(client: Client, command: &WatchCommand) -> Result<(), Failure> {
+    client.in_pool(async |pool| match command {
+        WatchCommand::Watch { object } => watch(pool, object).await,
+        WatchCommand::Notify { object, message } => notify(pool, object, message).await,
+        WatchCommand::Listwatchers { object } => list(pool, object).await,
+    })
+}
+
 /// Shows what is notified, and answers with the same, until a line or the end of standard input.
-pub(crate) async fn watch(pool: &Pool, object: &Name) -> Result<(), Failure> {
+async fn watch(pool: &Pool, object: &Name) -> Result<(), Failure> {
     let what = || pool.names("watch", object);
     let mut watch = pool.ioctx.watch(object.as_bytes(), Duration::ZERO).await.context(what)?;
     let mut enter = enter();
@@ -67,7 +88,7 @@ fn enter() -> oneshot::Receiver<()> {
 }
 
 /// Notifies, and shows who answered.
-pub(crate) async fn notify(pool: &Pool, object: &Name, message: &Name) -> Result<(), Failure> {
+async fn notify(pool: &Pool, object: &Name, message: &Name) -> Result<(), Failure> {
     let what = || pool.names("notify", object);
     let mut payload = Writer::new();
     payload.blob(message.as_bytes());
@@ -102,7 +123,7 @@ pub(crate) async fn notify(pool: &Pool, object: &Name, message: &Name) -> Result
     }
 }
 
-pub(crate) async fn list(pool: &Pool, object: &Name) -> Result<(), Failure> {
+async fn list(pool: &Pool, object: &Name) -> Result<(), Failure> {
     let watchers =
         pool.ioctx.watchers(object.as_bytes()).await.context(|| pool.names("listwatchers", object))?;
     match pool.format {

@@ -1,5 +1,6 @@
 //! Our options and words in `CEPH_ARGS`: they are read among the command line's, which come later and so win.
 
+use std::collections::HashSet;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
@@ -359,6 +360,12 @@ fn split(environment: Vec<String>, commands: &[&Command]) -> (Vec<String>, Vec<S
         side.extend(value);
     }
     (ours, first)
+}
+
+/// The options of the program itself that are among the words, by the names that the parser has for them.
+pub(crate) fn options_in(words: &[String], root: &Command) -> HashSet<String> {
+    let named = words.iter().filter(|word| word.starts_with('-'));
+    named.filter_map(|word| option_of(word, &[root])).map(|arg| arg.get_id().to_string()).collect()
 }
 
 /// The option that a word names: `--long`, `--long=value`, `-s`, `-svalue`.

@@ -38,10 +38,8 @@ mod config;
 mod connection;
 pub mod control;
 mod device;
-pub mod fuzz;
 pub mod kernel;
 pub mod pace;
-pub mod proto;
 mod server;
 pub mod tls;
 
@@ -54,3 +52,6 @@ pub use client::{JoinError, Joined, Target, TargetError};
 pub use config::{Config, Export as ConfigExport, Tls as ConfigTls};
 pub use device::{Attached, Definition, DeviceError, Info, Phase, Registry};
 pub use server::Server;
+
+/// The protocol without I/O, a crate of its own.
+pub use loligo_nbd_proto as proto;

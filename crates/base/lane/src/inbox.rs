@@ -2,9 +2,18 @@
 
 use std::ptr;
 
-use crate::Action;
 use crate::chain::{Chain, Node};
 use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed};
+
+/// What a producer has to do after a push.
+#[must_use = "a lane that is not run when it says Submit stands still"]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Run the lane, or have it run: nobody else has been asked to.
+    Submit,
+    /// Nothing: somebody runs the lane or has been asked to, and will come upon the item.
+    Nothing,
+}
 
 /// Where producers leave items, without a lock: one word.
 ///

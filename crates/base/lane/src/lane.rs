@@ -6,11 +6,11 @@ use std::mem;
 
 use loligo_lockstat::Class;
 
-use crate::PushError;
 use crate::chain::{Chain, Node};
 use crate::inbox::Inbox;
 use crate::room::Room;
 use crate::sync::Lock;
+use crate::{Action, Bound, PushError};
 
 /// A bounded queue that says when it must be run. See the crate's documentation.
 pub struct Lane<T> {
@@ -18,26 +18,6 @@ pub struct Lane<T> {
     room: Room,
     weigh: fn(&T) -> usize,
     pub(crate) taken: Lock<Taken<T>>,
-}
-
-/// How much a lane may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bound {
-    /// Items.
-    pub items: usize,
-    /// Bytes, as the lane's weighing function counts them; `usize::MAX`: they are not counted. An item that
-    /// is heavier by itself is let in when no bytes are queued, as it could never be pushed otherwise.
-    pub bytes: usize,
-}
-
-/// What a producer has to do after a push.
-#[must_use = "a lane that is not run when it says Submit stands still"]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Run the lane, or have it run: nobody else has been asked to.
-    Submit,
-    /// Nothing: somebody runs the lane or has been asked to, and will come upon the item.
-    Nothing,
 }
 
 /// What has left the inbox, and who runs the lane.

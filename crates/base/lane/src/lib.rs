@@ -44,7 +44,7 @@
 //! # Why pushes take no lock
 //! The shortest section is too long when a thread can lose its processor in it: with a thousand threads on
 //! two processors those who come meanwhile all go to sleep, and wake one after another. Measured (`cargo run
-//! --release -p loligo-lane --example producers`), a mutex that guards nothing but the queue made them wait
+//! -p loligo-lane --bench producers`), a mutex that guards nothing but the queue made them wait
 //! almost as long in sum as one mutex for queue and run together. A push is an allocation, a count and a
 //! compare-and-swap instead. Runs, removals and what is put back share a lock, of the class that the lane is
 //! given; nobody else ever waits for it. Items are dropped and memory is allocated and freed outside it.
@@ -65,5 +65,7 @@ mod sync;
 
 pub use combiner::{Combined, Combiner, Discarded};
 pub use error::PushError;
-pub use lane::{Action, Bound, Lane};
+pub use inbox::Action;
+pub use lane::Lane;
+pub use room::Bound;
 pub use run::{Run, RunEnd};

@@ -1,7 +1,16 @@
 //! Bounds of a lane, in items and bytes.
 
-use crate::Bound;
 use crate::sync::{AtomicUsize, Relaxed};
+
+/// How much a lane may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// Items.
+    pub items: usize,
+    /// Bytes, as the lane's weighing function counts them; `usize::MAX`: they are not counted. An item that
+    /// is heavier by itself is let in when no bytes are queued, as it could never be pushed otherwise.
+    pub bytes: usize,
+}
 
 /// How much is queued, and how much may be. The counts guard nothing but themselves, so they are relaxed.
 ///

@@ -29,7 +29,7 @@
 //! load of the mode (a line that is never written) and one store of the caller's place to the line that the
 //! lock itself lies in; no clock is read. What there is to count is counted after the lock has been released.
 //! [`Mode::Full`] counts each acquisition and times one in eight, [`Mode::Exact`] each: that takes two
-//! readings of the processor's time-stamp counter. `cargo run --release -p loligo-lockstat --example floors`
+//! readings of the processor's time-stamp counter. `cargo bench -p loligo-lockstat --bench floors`
 //! measures it.
 //!
 //! A `try_lock` never waits, and one that fails is no wait: no report counts it.
@@ -86,6 +86,7 @@ mod class;
 mod clock;
 mod counters;
 mod histogram;
+mod kind;
 mod locks;
 mod mode;
 mod observe;
@@ -98,10 +99,11 @@ mod tracked;
 pub use check::blocking_point;
 pub use class::Class;
 pub use counters::reset;
+pub use kind::Kind;
 pub use locks::{
     AdaptiveMutex, AdaptiveMutexGuard, HeavyMutex, HeavyMutexGuard, Lock, Mutex, MutexGuard, RwLock,
     RwLockReadGuard, RwLockWriteGuard, SpinLock, SpinLockGuard,
 };
 pub use mode::{Mode, mode, set_mode};
 pub use observe::{Observing, Wait, observe, waited_by_this_thread};
-pub use report::{ClassReport, Kind, Report, Site, Times, report};
+pub use report::{ClassReport, Report, Site, Times, report};

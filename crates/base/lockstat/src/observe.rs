@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::clock;
 use crate::counters::Waited;
-use crate::report::Kind;
+use crate::kind::Kind;
 
 /// One wait for a lock that is over.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ mod text;
 use std::time::Duration;
 
 use crate::totals::{SiteTotal, SiteTotals, TimeTotals, Totals};
-use crate::{Class, Mode, clock, counters, mode};
+use crate::{Class, Kind, Mode, clock, counters, mode};
 
 /// What the locks of this process have measured since the start or the last [`reset`](crate::reset).
 ///
@@ -54,17 +54,6 @@ pub struct ClassReport {
     /// Places that held the lock: `count` times somebody waited for it; they held it for `total_ns` (in
     /// [`Mode::Full`]), of which `times` says more. Those most waited for come first.
     pub holders: Vec<Site>,
-}
-
-/// In which way a lock is taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
-    /// A lock that has no other way.
-    Exclusive,
-    /// An [`RwLock`](crate::RwLock), to write.
-    Write,
-    /// An [`RwLock`](crate::RwLock), to read.
-    Read,
 }
 
 /// A summary of times in nanoseconds; all zero if there were none.
@@ -163,17 +152,6 @@ impl Report {
     /// summaries, times in seconds.
     pub fn to_prometheus(&self) -> String {
         prometheus::render(self)
-    }
-}
-
-impl Kind {
-    /// `exclusive`, `write` or `read`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Kind::Exclusive => "exclusive",
-            Kind::Write => "write",
-            Kind::Read => "read",
-        }
     }
 }
 

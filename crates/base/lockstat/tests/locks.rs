@@ -48,16 +48,21 @@ fn waiters_on_a_long_hold_all_get_through() {
     let adaptive = AdaptiveMutex::new(&CLASS, 0);
     thread::scope(|s| {
         for _ in 0..THREADS {
-            s.spawn(|| hold_long(&mutex.lock()));
-            s.spawn(|| hold_long(&heavy.lock()));
-            s.spawn(|| hold_long(&spin.lock()));
-            s.spawn(|| hold_long(&adaptive.lock()));
+            s.spawn(|| hold_long(&mut *mutex.lock()));
+            s.spawn(|| hold_long(&mut *heavy.lock()));
+            s.spawn(|| hold_long(&mut *spin.lock()));
+            s.spawn(|| hold_long(&mut *adaptive.lock()));
         }
     });
+    let counts = [mutex.into_inner(), heavy.into_inner(), spin.into_inner(), adaptive.into_inner()];
+    assert_eq!(counts, [THREADS; 4], "each got through, alone");
 }
 
-fn hold_long(_guard: &dyn std::ops::Deref<Target = i32>) {
+/// Counts one more, slowly: what another thread counted meanwhile would be lost.
+fn hold_long(count: &mut u64) {
+    let seen = *count;
     thread::sleep(Duration::from_millis(1));
+    *count = seen + 1;
 }
 
 #[test]

@@ -18,8 +18,7 @@ use std::sync::Once;
 use std::sync::atomic::Ordering::SeqCst;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64};
 
-use crate::logger;
-use crate::thread::this_thread;
+use crate::asks::{self, this_thread};
 
 /// How long a crash waits for its dump, in tenths of a second.
 const PATIENCE_STEPS: u32 = 30;
@@ -54,7 +53,7 @@ pub(crate) fn watch_forks() {
     static ONCE: Once = Once::new();
     extern "C" fn child() {
         FORKED.store(true, SeqCst);
-        logger::forked();
+        asks::forked();
     }
     // SAFETY: the handler is a plain function that only stores atomics.
     ONCE.call_once(|| unsafe {
@@ -80,10 +79,10 @@ fn install_panic_hook() {
     let earlier = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         // A value that cannot be formatted panics in the log thread, which says so in the line itself.
-        if logger::is_open() && !logger::is_log_thread() {
+        if asks::is_open() && !asks::is_log_thread() {
             let name = std::thread::current().name().unwrap_or("unnamed").to_owned();
             crate::line(crate::Subsys::NONE, -1, format_args!("thread '{name}' panicked: {panic}"));
-            logger::dump_within(PATIENCE_STEPS);
+            asks::dump_within(PATIENCE_STEPS);
         }
         earlier(panic);
     }));
@@ -108,12 +107,12 @@ fn install_handler(signal: libc::c_int, earlier: &AtomicPtr<libc::sigaction>) {
 extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     CAUGHT_BY.store(this_thread(), SeqCst);
     CAUGHT.store(signal, SeqCst);
-    if logger::is_open() && logger::is_log_thread() {
+    if asks::is_open() && asks::is_log_thread() {
         let text = b"loligo-logring: the log thread has crashed, recent entries are lost\n";
         // SAFETY: the text outlives the call.
         unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
     } else {
-        logger::dump_within(PATIENCE_STEPS);
+        asks::dump_within(PATIENCE_STEPS);
     }
     // SAFETY: the kernel's `info` is valid in a handler.
     let was_sent = unsafe { (*info).si_code } <= 0;

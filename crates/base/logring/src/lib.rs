@@ -61,6 +61,8 @@
 //! ```
 
 #[cfg(not(loom))]
+mod asks;
+#[cfg(not(loom))]
 mod clock;
 #[cfg(not(loom))]
 mod crash;
@@ -97,7 +99,8 @@ mod sync;
 
 #[cfg(not(loom))]
 pub use self::{
-    logger::{Config, Logger, StartError, dump, flush, redirect, reopen, start},
+    asks::{dump, flush, reopen},
+    logger::{Config, Logger, StartError, redirect, start},
     raw::{Of, Raw, TEXT_BYTES_MAX, Taken, Text, Wire, text},
     sink::Sink,
     subsys::{Levels, OptionError, Subsys, levels, set_levels, set_option},

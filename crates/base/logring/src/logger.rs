@@ -1,21 +1,22 @@
-//! The log thread: its life, its rounds, and what others may ask of it.
+//! The log thread: its life and its rounds.
 
 use std::io;
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::arrivals::Arrivals;
+use crate::asks::{
+    BELL, DUMP, FLUSH, NUDGED, OPEN, REOPEN, THREAD, is_log_thread, is_open, reopen, this_thread,
+};
 use crate::clock::{self, WallClock};
 use crate::crash;
-use crate::handshake::{Bell, Ticket};
 use crate::line::Lines;
 use crate::merge::{Found, Merge};
 use crate::recent::Recent;
 use crate::sink::{Output, Sink};
 use crate::subsys::{self, Subsys, levels};
-use crate::thread::this_thread;
 
 /// How often the rings are looked at while there is something in them. A line is in the file within two of
 /// these.
@@ -27,23 +28,9 @@ const ROUND_MAX: Duration = Duration::from_millis(200);
 const HELD_BACK: Duration = Duration::from_millis(2);
 /// Lines are written when there are this many bytes of them, and at a round's end.
 const WRITE_BYTES: usize = 64 << 10;
-/// Who waits for the log thread looks this often whether it is still there.
-const WAIT_STEP: Duration = Duration::from_millis(100);
-
-pub(crate) static BELL: Bell = Bell::new();
-static FLUSH: Ticket = Ticket::new();
-static DUMP: Ticket = Ticket::new();
-static REOPEN: Ticket = Ticket::new();
 static STOP: AtomicBool = AtomicBool::new(false);
 /// A log thread exists. One at a time.
 static TAKEN: AtomicBool = AtomicBool::new(false);
-/// It answers. See `Ticket::wait` for how this ends.
-static OPEN: AtomicBool = AtomicBool::new(false);
-/// The bell was rung by `nudge` since the log thread last woke up: once is enough.
-static NUDGED: AtomicBool = AtomicBool::new(false);
-/// The log thread, so that it does not wait for itself.
-static THREAD: AtomicU64 = AtomicU64::new(0);
-
 /// Where the log shall go from the next time on that it is opened again.
 static NEXT: Arrivals<Output> = Arrivals::new();
 
@@ -178,21 +165,6 @@ impl Drop for End {
     }
 }
 
-/// Waits until all that was logged before this call is written. False: there is no log.
-pub fn flush() -> bool {
-    ask(&FLUSH)
-}
-
-/// Writes the newest entries that are kept, those above the log's level too, and forgets them: `log dump`.
-pub fn dump() -> bool {
-    ask(&DUMP)
-}
-
-/// Opens the log file again, after somebody has moved the old one away: what SIGHUP is for.
-pub fn reopen() -> bool {
-    ask(&REOPEN)
-}
-
 /// Has the log go elsewhere from now on; what was logged before is written where it went until then. False:
 /// there is no log.
 ///
@@ -203,54 +175,7 @@ pub fn redirect(sink: Sink) -> io::Result<bool> {
         return Ok(false);
     }
     NEXT.add(Output::open(sink)?);
-    Ok(ask(&REOPEN))
-}
-
-fn ask(ticket: &Ticket) -> bool {
-    is_open() && !is_log_thread() && {
-        let number = ticket.ask();
-        BELL.ring();
-        ticket.wait(number, WAIT_STEP, is_open)
-    }
-}
-
-/// As [`dump`], for a crash: waits no longer than so many tenths of a second. Only atomics and futexes, no
-/// lock and no memory.
-pub(crate) fn dump_within(steps: u32) -> bool {
-    if !is_open() || is_log_thread() {
-        return false;
-    }
-    let number = DUMP.ask();
-    BELL.ring();
-    let left = std::cell::Cell::new(steps);
-    DUMP.wait(number, WAIT_STEP, || {
-        left.set(left.get().saturating_sub(1));
-        is_open() && left.get() > 0
-    })
-}
-
-pub(crate) fn is_open() -> bool {
-    OPEN.load(SeqCst)
-}
-
-/// Whether the caller is the log thread itself.
-pub(crate) fn is_log_thread() -> bool {
-    THREAD.load(SeqCst) == this_thread()
-}
-
-/// In the child of a fork there is no log thread. Atomics only.
-pub(crate) fn forked() {
-    subsys::set_recording(false);
-    OPEN.store(false, SeqCst);
-}
-
-/// Something should not wait for the next round: a ring fills, or an error was logged.
-#[inline]
-pub(crate) fn nudge() {
-    // Relaxed: a nudge that gets lost is made up for by the next round.
-    if !NUDGED.load(Relaxed) && !NUDGED.swap(true, Relaxed) {
-        BELL.ring();
-    }
+    Ok(reopen())
 }
 
 struct Worker {

@@ -11,9 +11,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 use rtrb::{Consumer, Producer, RingBuffer};
 
 use crate::arrivals::Arrivals;
+use crate::asks::{nudge, this_thread};
 use crate::entry::{self, ENTRY_WORDS_MAX, HEADER_WORDS, Header, MetaOf, Place, Site};
 use crate::raw::{Raw, Text, Wire};
-use crate::{Subsys, clock, logger};
+use crate::{Subsys, clock};
 
 /// A thread's ring: some 3,000 entries, a millisecond of a thread that logs one every 300 ns and the time
 /// that the log thread needs to wake up on a busy machine.
@@ -88,7 +89,7 @@ where
     let header = Header { ticks, meta: MetaOf::<S, A, F>::META, words, subsys, level };
     write::<A::Wire>(header, args);
     if level < 0 {
-        logger::nudge();
+        nudge();
     }
 }
 
@@ -106,7 +107,7 @@ pub fn line(subsys: Subsys, level: i8, text: fmt::Arguments<'_>) {
     let words = HEADER_WORDS + str::words(&text);
     write::<str>(Header { ticks, meta: line_meta(), words, subsys, level }, text);
     if level < 0 {
-        logger::nudge();
+        nudge();
     }
 }
 
@@ -185,7 +186,7 @@ fn write_slowly(words: usize, put: &dyn Fn(&mut [MaybeUninit<u64>])) {
     let local = RING.get();
     if local.is_null() {
         DROPPED_WITHOUT_RING.fetch_add(1, Relaxed);
-        return logger::nudge();
+        return nudge();
     }
     // SAFETY: as in `write`.
     let local = unsafe { &mut *local };
@@ -195,7 +196,7 @@ fn write_slowly(words: usize, put: &dyn Fn(&mut [MaybeUninit<u64>])) {
     } else {
         let dropped = &local.about.dropped;
         dropped.store(dropped.load(Relaxed) + 1, Relaxed);
-        logger::nudge();
+        nudge();
     }
 }
 
@@ -218,7 +219,7 @@ impl Local {
             self.nudge_below = half;
             return;
         }
-        logger::nudge();
+        nudge();
         // To look at the other side's index takes as long as some calls: not again before half of the rest is
         // used.
         self.nudge_below = free / 2;
@@ -268,10 +269,4 @@ fn new_ring(bytes: usize) -> Option<Local> {
     ARRIVALS.add(Source { consumer, about: Arc::clone(&about) });
     let half = bytes / 8 / 2;
     Some(Local { producer, about, nudge_below: half, half })
-}
-
-/// `pthread_self`; safe in a signal handler.
-pub(crate) fn this_thread() -> u64 {
-    // SAFETY: always succeeds.
-    unsafe { libc::pthread_self() as u64 }
 }

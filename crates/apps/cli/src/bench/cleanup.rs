@@ -5,6 +5,7 @@ use std::time::Instant;
 use futures_util::TryStreamExt as _;
 use loligo_rados::ObjectList;
 
+use super::args::Cleanup;
 use super::metadata::{Metadata, PREFIX, prefix};
 use super::{REMOVALS, remove_all};
 use crate::client::{self, Client, Pool};
@@ -12,12 +13,8 @@ use crate::failure::{Context, Failure};
 
 /// Removes the objects of a run; those that begin with `of`; or, where no run without a name has left word,
 /// all of this machine's. Of all namespaces, these are looked for, as runs leave word in each.
-pub(crate) fn run(
-    client: Client,
-    run_name: Option<&str>,
-    of: Option<&str>,
-    all: bool,
-) -> Result<(), Failure> {
+pub(crate) fn run(client: Client, options: &Cleanup) -> Result<(), Failure> {
+    let (run_name, of, all) = (options.run_name.as_deref(), options.prefix.as_deref(), options.all);
     if let Some(of) = of.filter(|of| !of.starts_with(PREFIX)) {
         return Err(Failure::new(format!("cleanup --prefix {of}"), format!("it must begin with {PREFIX}")));
     }

@@ -10,9 +10,10 @@ use hdrhistogram::Histogram;
 use loligo_rados::{Error, WriteOp};
 use serde_json::json;
 
-use crate::args::{Format, LoadGen};
+use super::args::LoadGen;
 use crate::client::{self, Client, Pool};
 use crate::failure::{Context, Failure};
+use crate::format::Format;
 
 /// Objects made or removed at the same time.
 const AT_ONCE: usize = 64;

@@ -1,6 +1,7 @@
 //! `loligo bench`: what `rados bench` does, with the same names of objects, so that either cleans up after
 //! the other.
 
+mod args;
 pub(crate) mod cleanup;
 mod contents;
 pub(crate) mod load_gen;
@@ -14,10 +15,11 @@ use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
 use loligo_rados::Errno;
 
-use crate::args::{Bench, Format, Mode};
 use crate::client::{self, Client, Pool};
 use crate::failure::{Context, Failure};
+use crate::format::Format;
 
+pub(crate) use args::{Bench, Cleanup, LoadGen, Mode};
 use metadata::Metadata;
 pub(crate) use result::Measured;
 use run::{Driver, Into, Job};

@@ -7,7 +7,7 @@ use crate::args::Format;
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
 use crate::name::{Name, shown};
-use crate::object::{given_or_read, print_bytes, print_lines};
+use crate::stdio::{given_or_read, print_bytes, print_lines};
 
 pub(super) async fn set(
     pool: &Pool,

@@ -8,8 +8,8 @@ use clap::{Args, Subcommand};
 use loligo_nbd::ConfigTls;
 use loligo_nbd::kernel::BlockSize;
 
-use crate::args::size;
 use crate::name::Name;
+use crate::values::size;
 
 const SPECS: &str = "\
 SPEC says what a device stands on, and ends with ,ro if it shall only be read:

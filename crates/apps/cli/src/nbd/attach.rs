@@ -7,8 +7,8 @@ use loligo_nbd::Target;
 use loligo_nbd::kernel::{self, BlockSize, Device};
 use serde_json::json;
 
-use crate::args::FormatName;
 use crate::failure::{Context, Failure};
+use crate::format::FormatName;
 
 /// What stands for any device that is free.
 const ANY: &str = "auto";

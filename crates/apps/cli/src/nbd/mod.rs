@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use tokio::runtime::Handle;
 
 use crate::admin::{ask, show_requests};
-use crate::args::FormatName;
 use crate::failure::{Context, Failure};
+use crate::format::FormatName;
 use crate::serve::Signals;
 use crate::{client, log, waits};
 

@@ -12,7 +12,7 @@ use super::{Bar, Place, config, list, named_so, new_copy, place, show};
 use crate::args::Format;
 use crate::failure::{Context, Failure};
 use crate::name::{self, Name};
-use crate::object::print_lines;
+use crate::stdio::print_lines;
 
 pub(super) async fn rename(place: &Place, image: &Name, to: &Name) -> Result<(), Failure> {
     let what = format!("rename {image} to {to}");

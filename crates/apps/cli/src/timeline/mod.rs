@@ -9,8 +9,8 @@ use std::fs::{self, File};
 use std::io::{BufReader, Write};
 use std::path::{Path, PathBuf};
 
-use crate::args::FormatName;
 use crate::failure::{Context, Failure};
+use crate::format::FormatName;
 
 use overlap::Overlap;
 use read::{Phase, Timelines};

@@ -4,4 +4,18 @@
 pub const STYLE: &str = include_str!("page.css");
 
 pub use super::format::{number, time};
-pub use super::html::escaped;
+
+/// Text as it may stand in an element or between quotes.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            c => out.push(c),
+        }
+    }
+    out
+}

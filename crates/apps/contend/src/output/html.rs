@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use loligo_lockstat::{ClassReport, Kind, Site, Times};
 
-use super::chart::STYLE;
+use super::chart::{STYLE, escaped};
 use super::format::{figure, time};
 use super::svg;
 use crate::{Form, Locks, Machine, Outcome, Plan, SettingOutcome, Unit};
@@ -127,21 +127,6 @@ fn times(out: &mut String, times: &Times) {
     for ns in [times.total_ns, times.avg_ns(), times.p50_ns, times.p99_ns, times.max_ns] {
         let _ = write!(out, "<td>{}</td>", time(ns as f64));
     }
-}
-
-/// Text as it may stand in an element or between quotes.
-pub fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            c => out.push(c),
-        }
-    }
-    out
 }
 
 #[cfg(test)]

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
+use super::chart::escaped;
 use super::format::{Verdict, figure, number, ratio, reference, row_ratio, time, verdict};
-use super::html::escaped;
 use crate::{Form, Outcome, Row, SettingOutcome, Spread};
 
 /// Width of all charts, in their own units; the page scales them.

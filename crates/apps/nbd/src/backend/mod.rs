@@ -2,6 +2,7 @@
 
 mod file;
 mod memory;
+mod opener;
 mod rbd;
 mod renewal;
 mod spec;
@@ -14,8 +15,9 @@ use bytes::BytesMut;
 
 pub use file::{Access, LocalFile};
 pub use memory::Memory;
+pub use opener::Opener;
 pub use rbd::Rbd;
-pub use spec::{Opener, Spec, SpecError};
+pub use spec::{Spec, SpecError};
 pub use striped::Striped;
 
 use crate::proto::{Can, Extent, Fault, Io, Piece};

@@ -4,12 +4,10 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
-use loligo_rados::{Builder, InFlight, IoCtx, Rados};
 use loligo_rbd::{CacheOptions, Image, Mode, Name};
 use loligo_stripe::Striper;
-use tokio::sync::OnceCell;
 
+use super::opener::Opener;
 use super::renewal::Renewable;
 use super::{Access, Backend, BackendError, LocalFile, Memory, Rbd, Striped, rbd};
 
@@ -189,92 +187,6 @@ fn split_last(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
 /// A number of bytes, with K, M, G.
 fn size(bytes: &[u8]) -> Option<u64> {
     loligo_conf::size(&text(bytes)?.to_ascii_uppercase())
-}
-
-/// Opens back ends; connects to the cluster when the first of them needs it, and again when that client is
-/// blocklisted.
-#[derive(Default)]
-pub struct Opener {
-    builder: Option<Builder>,
-    /// The pool of what names none.
-    pool: Option<String>,
-    /// The client; replaced by an empty place when it is dead.
-    rados: ArcSwap<OnceCell<Rados>>,
-    /// What is to be done with each client that connects.
-    connected: Option<Box<dyn Fn(&Rados) + Send + Sync>>,
-}
-
-impl Opener {
-    /// For what lies on this machine only.
-    pub fn local() -> Self {
-        Self::default()
-    }
-
-    /// Also for what lies in pools; `pool` is that of what names none.
-    pub fn new(builder: Builder, pool: Option<String>) -> Self {
-        Self { builder: Some(builder), pool, ..Self::default() }
-    }
-
-    /// The same; each client that connects is shown to `connected`, on a runtime's thread.
-    pub fn telling(self, connected: impl Fn(&Rados) + Send + Sync + 'static) -> Self {
-        Self { connected: Some(Box::new(connected)), ..self }
-    }
-
-    async fn pool(&self, named: Option<&str>) -> Result<IoCtx, BackendError> {
-        let none = || BackendError("no pool is named".to_owned());
-        let pool = named.or(self.pool.as_deref()).ok_or_else(none)?;
-        self.client().await?.ioctx(pool).await.map_err(|e| BackendError(format!("pool {pool}: {e}")))
-    }
-
-    /// The client of the cluster: a new one if there is none, or the last one is dead.
-    pub(super) async fn client(&self) -> Result<Rados, BackendError> {
-        loop {
-            let place = self.rados.load_full();
-            let rados = place.get_or_try_init(|| self.connect()).await?;
-            if !rados.is_blocklisted() {
-                return Ok(rados.clone());
-            }
-            self.clear(&place);
-        }
-    }
-
-    async fn connect(&self) -> Result<Rados, BackendError> {
-        let builder = self.builder.clone();
-        let builder = builder.ok_or_else(|| BackendError("there is no cluster".to_owned()))?;
-        let rados = builder.connect().await.map_err(|e| BackendError(format!("connect: {e}")))?;
-        self.connected.iter().for_each(|connected| connected(&rados));
-        // So that OSDs which this client writes to know that the last one is kept out, before they do what
-        // that one wrote.
-        let newest = rados.wait_for_latest_osdmap().await;
-        newest.map_err(|e| BackendError(format!("connect: {e}")))?;
-        Ok(rados)
-    }
-
-    fn clear(&self, place: &Arc<OnceCell<Rados>>) {
-        self.rados.compare_and_swap(place, Arc::default());
-    }
-
-    /// Ends a client that is blocklisted: what it has under way fails. The next that needs a client makes
-    /// another one.
-    pub(super) async fn retire(&self, rados: &Rados) {
-        let place = self.rados.load_full();
-        if place.get().is_some_and(Rados::is_blocklisted) {
-            self.clear(&place);
-        }
-        rados.shutdown().await;
-    }
-
-    /// A look at what is in flight to the cluster, once there is a connection.
-    pub(crate) fn observe(&self) -> Option<InFlight> {
-        self.rados.load().get().map(Rados::observe)
-    }
-
-    /// Ends the connection to the cluster, if there is one.
-    pub(crate) async fn shutdown(&self) {
-        if let Some(rados) = self.rados.load_full().get() {
-            rados.shutdown().await;
-        }
-    }
 }
 
 #[cfg(test)]

@@ -207,7 +207,13 @@ async fn the_first_change_of_an_object_takes_few_exchanges() {
             }
             counts.push(operations(&server, &name, objects).await);
         }
-        assert_eq!(counts[1] - counts[0], 10 * each, "features {features}, snapshot: {has_snapshot}");
+        let (ten, what) = (counts[1] - counts[0], format!("features {features}, snapshot: {has_snapshot}"));
+        if features & feature::OBJECT_MAP == 0 {
+            assert_eq!(ten, 10 * each, "{what}");
+        } else {
+            // What is said to the object map may be gathered with what another change says to it.
+            assert!(ten > 10 * (each - 1) && ten <= 10 * each, "{what}: {ten}");
+        }
     }
 }
 

@@ -27,7 +27,7 @@ fn what_belongs_to_another_user_is_not_used() {
     let dir = scratch.0.join("above/dir");
     start(&dir).expect("a new directory");
     if fs::metadata("/proc/self").map(|us| us.uid()).ok() != Some(0) {
-        return eprintln!("left out: only root can give files away");
+        return skipped("only root can give files away");
     }
     let above = scratch.0.join("above");
     let us = |path: &Path| chown(path, Some(0), None).expect("root may");
@@ -86,4 +86,10 @@ fn links_are_not_written_or_read_through() {
     start(&dir).expect("links are replaced");
     assert_eq!(fs::read(&victim).expect("ours"), b"untouched");
     assert!(!fs::symlink_metadata(dir.join("keyring")).expect("written").is_symlink());
+}
+
+/// Says why a test did nothing. Not by `eprintln!`, which is not shown of tests that pass: `cargo xtask test`
+/// counts such lines.
+fn skipped(why: &str) {
+    let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("skipped: {why}\n").as_bytes());
 }

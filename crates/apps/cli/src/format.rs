@@ -1,0 +1,48 @@
+//! In which forms results are printed.
+
+use clap::ValueEnum;
+
+/// What `--format` may say.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FormatName {
+    /// For people.
+    #[default]
+    #[value(aliases = ["text", "table"])]
+    Plain,
+    /// For programs.
+    Json,
+    /// The same over several lines.
+    JsonPretty,
+    /// As Ceph's programs write XML; for commands that talk to a cluster.
+    Xml,
+    /// The same over several lines.
+    XmlPretty,
+    /// For Prometheus; only `lockstat` has it.
+    Prometheus,
+    /// A page with charts; only `contend` has it.
+    Html,
+}
+
+/// How all commands but `lockstat` and `contend` print their results.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Format {
+    Plain,
+    Json,
+    JsonPretty,
+    Xml,
+    XmlPretty,
+}
+
+impl FormatName {
+    /// For commands that talk to a cluster; `None` for what only other commands have.
+    pub(crate) fn of_client(self, pretty: bool) -> Option<Format> {
+        Some(match (self, pretty) {
+            (Self::Plain, _) => Format::Plain,
+            (Self::Json, false) => Format::Json,
+            (Self::Json | Self::JsonPretty, _) => Format::JsonPretty,
+            (Self::Xml, false) => Format::Xml,
+            (Self::Xml | Self::XmlPretty, _) => Format::XmlPretty,
+            (Self::Prometheus | Self::Html, _) => return None,
+        })
+    }
+}

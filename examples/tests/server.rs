@@ -1,0 +1,20 @@
+//! A server in a test, without a container: a cluster of its own for each test, ready in milliseconds.
+
+use bytes::Bytes;
+use loligo_rados::Builder;
+use loligo_server::Server;
+
+#[test]
+fn what_is_written_is_read() -> Result<(), Box<dyn std::error::Error>> {
+    // Ends with its objects when it is dropped. `server.conf()` is a ceph.conf, for other programs too.
+    let server = Server::memory().pool("p").start()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let rados = Builder::new().conf_file(server.conf()).connect().await?;
+        let pool = rados.ioctx("p").await?;
+        pool.write_full("o", Bytes::from("data")).await?;
+        assert_eq!(pool.read("o", 0, 0).await?, "data");
+        rados.shutdown().await;
+        Ok(())
+    })
+}
