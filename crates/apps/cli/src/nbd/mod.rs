@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use loligo_admin::{Admin, AdminSocket};
-use loligo_cephx::conf::Conf;
+use loligo_conf::Conf;
 use loligo_nbd::tls::{Acceptor, TlsFiles};
 use loligo_nbd::{Allowed, Config, ConfigTls, Definition, Opener, Registry, Server, Spec, control};
 use loligo_rados::{Builder, Rados, Waits};
