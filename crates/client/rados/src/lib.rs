@@ -57,7 +57,8 @@ pub use loligo_wire::message::osd::{
     object_error, shard_error, snaps_error,
 };
 pub use loligo_wire::{
-    EntityAddr, EntityName, EntityNum, EntityType, Epoch, GlobalId, Name, OsdId, PgId, PoolId, SnapId, Tid, Uuid,
+    EntityAddr, EntityName, EntityNum, EntityType, Epoch, GlobalId, Name, OsdId, PgId, PoolId, SnapId, Tid,
+    Uuid,
 };
 pub use objecter::{InFlight, Request, Resent, WaitsFor};
 pub use rados::{MonitorsSettings, Rados};

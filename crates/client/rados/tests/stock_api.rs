@@ -190,7 +190,7 @@ async fn methods_are_called_and_locks_held() {
     let info = other.lock_info(o, "l").await.expect("known");
     assert_eq!((info.mode, info.holders.len()), (Some(LockMode::Exclusive), 1));
     let holder = &info.holders[0];
-    assert_eq!((&holder.cookie[..], &holder.description[..]), ("c", "why"));
+    assert_eq!((&holder.cookie[..], &holder.description[..]), (&b"c"[..], &b"why"[..]));
     assert_eq!(holder.client.num, pool.rados().instance_id().0 as i64);
     assert!(holder.expires.is_some());
     assert_eq!(other.locks(o).await.expect("listed"), ["l"]);

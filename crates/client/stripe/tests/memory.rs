@@ -145,7 +145,7 @@ async fn the_lock_is_libradosstriper_s() {
     let (one, two) = (striper.create("f").await.expect("made"), striper.open("f").await.expect("opened"));
     let first = "f.0000000000000000";
     let info = striper.ioctx().lock_info(first, "striper.lock").await.expect("a lock");
-    assert_eq!((info.mode, info.tag.as_str(), info.holders.len()), (Some(LockMode::Shared), "Tag", 2));
+    assert_eq!((info.mode, &info.tag[..], info.holders.len()), (Some(LockMode::Shared), &b"Tag"[..], 2));
     assert!(info.holders.iter().all(|holder| holder.description.is_empty() && holder.cookie.len() == 36));
     for refused in [striper.truncate("f", 1).await, striper.remove("f").await] {
         let refused = refused.expect_err("in use");
@@ -156,7 +156,7 @@ async fn the_lock_is_libradosstriper_s() {
     }
     one.close().await.expect("closed");
     two.close().await.expect("closed");
-    let options = LockOptions { cookie: "c".to_owned(), ..LockOptions::default() };
+    let options = LockOptions { cookie: "c".into(), ..LockOptions::default() };
     striper.ioctx().lock(first, "striper.lock", LockMode::Exclusive, &options).await.expect("locked");
     assert!(matches!(striper.open("f").await, Err(Error::InUse { .. })));
     striper.ioctx().unlock(first, "striper.lock", "c").await.expect("unlocked");

@@ -13,8 +13,8 @@ use super::{Bar, Place, named_so, place};
 use crate::args::Format;
 use crate::failure::{Context, Failure};
 use crate::name::{Name, shown};
-use crate::object::print_lines;
 use crate::say::say_line;
+use crate::stdio::print_lines;
 
 pub(super) async fn run(place: &Place, command: &Group) -> Result<(), Failure> {
     match command {

@@ -10,8 +10,8 @@ use super::{Bar, Place, closing, show};
 use crate::args::Format;
 use crate::failure::{Context, Failure};
 use crate::name::shown;
-use crate::object::print_lines;
 use crate::say::say_line;
+use crate::stdio::print_lines;
 use crate::words::CalledAs;
 
 pub(super) async fn object_map(place: &Place, command: &ObjectMap) -> Result<(), Failure> {

@@ -1,10 +1,12 @@
 //! The cluster: commands, services, the blocklist, what pools are for.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use loligo_wire::GlobalId;
+use tokio::runtime::Runtime;
 
 use super::{IoCtx, Rados};
 use crate::{Error, OsdId, PgId};
@@ -97,5 +99,28 @@ impl IoCtx {
     /// Removes one of an application's keys.
     pub fn remove_application_metadata(&self, application: &str, key: &str) -> Result<(), Error> {
         self.wait(self.inner.remove_application_metadata(application, key))
+    }
+}
+
+/// As [`crate::MonitorsSettings`], for threads that may wait.
+#[derive(Debug)]
+pub struct MonitorsSettings {
+    inner: crate::MonitorsSettings,
+    runtime: Arc<Runtime>,
+}
+
+impl Rados {
+    /// As [`crate::Rados::watch_monitors_settings`].
+    pub fn watch_monitors_settings(&self) -> MonitorsSettings {
+        let runtime = Arc::clone(&self.runtime);
+        MonitorsSettings { inner: self.inner.watch_monitors_settings(), runtime }
+    }
+}
+
+impl MonitorsSettings {
+    /// Waits for a change, and returns all settings as they are then, by option; `None` when the client has
+    /// ended.
+    pub fn changed(&mut self) -> Option<BTreeMap<String, String>> {
+        self.runtime.block_on(self.inner.changed())
     }
 }

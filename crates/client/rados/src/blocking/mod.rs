@@ -4,6 +4,7 @@ mod cluster;
 mod lock_guard;
 mod object;
 
+pub use self::cluster::MonitorsSettings;
 pub use self::lock_guard::LockGuard;
 
 use std::collections::BTreeMap;
@@ -385,7 +386,7 @@ impl IoCtx {
     pub fn lock(
         &self,
         oid: impl Into<Vec<u8>>,
-        name: &str,
+        name: impl AsRef<[u8]>,
         mode: LockMode,
         options: &LockOptions,
     ) -> Result<(), Error> {
@@ -393,12 +394,17 @@ impl IoCtx {
     }
 
     /// Gives up an advisory lock.
-    pub fn unlock(&self, oid: impl Into<Vec<u8>>, name: &str, cookie: &str) -> Result<(), Error> {
+    pub fn unlock(
+        &self,
+        oid: impl Into<Vec<u8>>,
+        name: impl AsRef<[u8]>,
+        cookie: impl AsRef<[u8]>,
+    ) -> Result<(), Error> {
         self.wait(self.inner.unlock(oid, name, cookie))
     }
 
     /// An advisory lock and who holds it.
-    pub fn lock_info(&self, oid: impl Into<Vec<u8>>, name: &str) -> Result<LockInfo, Error> {
+    pub fn lock_info(&self, oid: impl Into<Vec<u8>>, name: impl AsRef<[u8]>) -> Result<LockInfo, Error> {
         self.wait(self.inner.lock_info(oid, name))
     }
 

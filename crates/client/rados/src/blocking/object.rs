@@ -6,7 +6,7 @@ use loligo_wire::EntityNum;
 
 use super::IoCtx;
 use crate::{
-    Damaged, DamagedObject, DamagedSnaps, Error, LockMode, LockOptions, Outcome, ReadOp, WriteOp,
+    Damaged, DamagedObject, DamagedSnaps, Error, LockMode, LockOptions, Name, Outcome, ReadOp, WriteOp,
     WriteOptions,
 };
 
@@ -52,7 +52,7 @@ impl IoCtx {
     pub fn renew_lock(
         &self,
         oid: impl Into<Vec<u8>>,
-        name: &str,
+        name: impl AsRef<[u8]>,
         mode: LockMode,
         options: &LockOptions,
     ) -> Result<(), Error> {
@@ -63,15 +63,15 @@ impl IoCtx {
     pub fn break_lock(
         &self,
         oid: impl Into<Vec<u8>>,
-        name: &str,
+        name: impl AsRef<[u8]>,
         client: EntityNum,
-        cookie: &str,
+        cookie: impl AsRef<[u8]>,
     ) -> Result<(), Error> {
         self.wait(self.inner.break_lock(oid, name, client, cookie))
     }
 
     /// The names of an object's locks.
-    pub fn locks(&self, oid: impl Into<Vec<u8>>) -> Result<Vec<String>, Error> {
+    pub fn locks(&self, oid: impl Into<Vec<u8>>) -> Result<Vec<Name>, Error> {
         self.wait(self.inner.locks(oid))
     }
 
