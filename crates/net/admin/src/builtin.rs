@@ -37,8 +37,8 @@ impl Admin {
     }
 }
 
-/// A command about the table that it stands in, which it must not own: that would keep both, and all that other
-/// commands own, for ever.
+/// A command about the table that it stands in, which it must not own: that would keep both, and all that
+/// other commands own, for ever.
 fn of_table(admin: &Admin, prefix: &str, help: &str, run: fn(&Admin, &Request) -> Answer) -> Command {
     let table = admin.downgrade();
     Command::new(prefix, help, move |request| {

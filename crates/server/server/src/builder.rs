@@ -175,8 +175,8 @@ impl Builder {
         Self { log: bounded_log(log), ..self }
     }
 
-    /// One more daemon, which `make` makes when the server starts: its door is opened behind those of the OSDs and
-    /// the manager, and before the monitor's. May be said several times.
+    /// One more daemon, which `make` makes when the server starts: its door is opened behind those of the
+    /// OSDs and the manager, and before the monitor's. May be said several times.
     pub fn daemon(mut self, make: impl Fn(&Surroundings) -> Arc<dyn Daemon> + Send + Sync + 'static) -> Self {
         self.daemons.push(Arc::new(make));
         self

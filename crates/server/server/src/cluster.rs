@@ -72,17 +72,8 @@ impl Facts {
 impl Cluster {
     pub(crate) async fn start(builder: Builder) -> Result<Self, StartError> {
         loligo_msgr::raise_limit();
-        let new_fsid = random_uuid()?;
-        let dir = match &builder.data_dir {
-            Some(path) => DataDir::open(path)?,
-            None => DataDir::temporary(new_fsid)?,
-        };
-        let mut state = load_or_make(&dir, new_fsid, builder.auth_cipher)?;
-        if let Some(cipher) = builder.auth_cipher {
-            state.set_auth_cipher(cipher);
-        }
+        let (dir, mut state) = open_dir(&builder)?;
         let fsid = state.fsid();
-        dir.write_keyring(state.keys())?;
         let (store, disk) = open_store(&builder, &dir, &state)?;
         if let Some(disk) = &disk {
             state.set_store(disk.store.id());
@@ -100,17 +91,7 @@ impl Cluster {
         let mon = start_monitor(state, &builder, &dir, &osd).await?;
         watch(&osd, &mon);
         let around = Surroundings { mon, osd };
-        let (mut list, monitor) = daemons(&around, &builder, &places)?;
-        let doors = Doors::new(&builder);
-        let mut open = doors.open_all(&list).await?;
-        introduce(&around.mon, &mut open, places.osds.len(), &builder).await?;
-        // Whoever finds the monitor finds all others.
-        open.push(doors.open(&*monitor).await?);
-        list.push(monitor);
-        let mon_addrs = open.last().map(|door| door.messenger.addrs()).unwrap_or_default();
-        dir.write_conf(fsid, &mon_addrs, builder.auth)?;
-        let started = open.last_mut().and_then(|door| door.introduction.take());
-        tell_monitor(&around.mon, started.into_iter().collect()).await?;
+        let (daemons, open) = start_daemons(&around, &builder, &places, &dir, fsid).await?;
         scrub::watch(Arc::downgrade(&around.osd), Arc::downgrade(&around.mon), scrub_file.clone());
         let facts = facts(fsid, &dir, &open);
         log!(MON, 1, "serving {}: {}", text(&facts.fsid), text(&listed(&facts.daemons)));
@@ -122,7 +103,7 @@ impl Cluster {
         let messengers = open.into_iter().map(|door| door.messenger).collect();
         let Surroundings { mon, osd } = around;
         let scrubs = scrub_file.map(|file| (file, osd));
-        Ok(Self { facts, mon, messengers, _daemons: list, disk, panicked, scrubs, _admin, _dir: dir })
+        Ok(Self { facts, mon, messengers, _daemons: daemons, disk, panicked, scrubs, _admin, _dir: dir })
     }
 
     pub(crate) fn facts(&self) -> &Facts {
@@ -175,6 +156,26 @@ impl Places {
             osds: state.osd_count_for(builder.osds)?.ids().map(last_of).collect(),
         })
     }
+}
+
+/// Opens the doors of all daemons, the monitor's last: whoever finds the monitor finds all others.
+async fn start_daemons(
+    around: &Surroundings,
+    builder: &Builder,
+    places: &Places,
+    dir: &DataDir,
+    fsid: Uuid,
+) -> Result<(Vec<Arc<dyn Daemon>>, Vec<OpenDoor>), StartError> {
+    let (mut list, monitor) = daemons(around, builder, places)?;
+    let doors = Doors::new(builder);
+    let mut open = doors.open_all(&list).await?;
+    introduce(&around.mon, &mut open, places.osds.len(), builder).await?;
+    let mut last = doors.open(&*monitor).await?;
+    dir.write_conf(fsid, &last.messenger.addrs(), builder.auth)?;
+    tell_monitor(&around.mon, last.introduction.take().into_iter().collect()).await?;
+    list.push(monitor);
+    open.push(last);
+    Ok((list, open))
 }
 
 /// The list of daemons, and the monitor, whose door is opened last.
@@ -254,6 +255,21 @@ fn watch(osd: &Arc<Osd>, mon: &Arc<MonService>) {
     tell_of_purged_snaps(osd, mon);
     fullness::watch(Arc::downgrade(osd), Arc::downgrade(mon));
     quota::watch(Arc::downgrade(osd), Arc::downgrade(mon));
+}
+
+/// The data directory, and what it says of the cluster.
+fn open_dir(builder: &Builder) -> Result<(DataDir, State), StartError> {
+    let new_fsid = random_uuid()?;
+    let dir = match &builder.data_dir {
+        Some(path) => DataDir::open(path)?,
+        None => DataDir::temporary(new_fsid)?,
+    };
+    let mut state = load_or_make(&dir, new_fsid, builder.auth_cipher)?;
+    if let Some(cipher) = builder.auth_cipher {
+        state.set_auth_cipher(cipher);
+    }
+    dir.write_keyring(state.keys())?;
+    Ok((dir, state))
 }
 
 /// The state that the last run left, or that of a new cluster, which is saved before anything else is

@@ -44,14 +44,14 @@ pub trait Daemon: Send + Sync {
         Listens::default()
     }
 
-    /// What can be asked and told at the admin socket and by `ceph tell`; the settings of the server are added to
-    /// it.
+    /// What can be asked and told at the admin socket and by `ceph tell`; the settings of the server are
+    /// added to it.
     fn admin(&self) -> Option<Admin> {
         None
     }
 
-    /// What the monitor is to know before clients come, now that the daemon listens at `addrs`: done together for
-    /// all daemons of the list, in its order.
+    /// What the monitor is to know before clients come, now that the daemon listens at `addrs`: done together
+    /// for all daemons of the list, in its order.
     fn introduce(&self, addrs: EntityAddrVec) -> Option<Introduction> {
         drop(addrs);
         None
@@ -66,7 +66,8 @@ pub type Introduction = Box<dyn FnOnce(&mut State, UTime) -> Result<(), Failure>
 pub struct Listens {
     /// Here; port 0 is any free one.
     pub at: Option<SocketAddr>,
-    /// Where its last run listened, for clients that run on: taken if the port is open and nobody else has it.
+    /// Where its last run listened, for clients that run on: taken if the port is open and nobody else has
+    /// it.
     pub last: Option<SocketAddr>,
     /// Peers know it by its address alone, as a monitor: nothing tells its lives apart.
     pub by_address: bool,
@@ -93,8 +94,8 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
-    /// Lets clients in that come with tickets which the monitor made for this service; everybody, if nobody has
-    /// to prove who they are.
+    /// Lets clients in that come with tickets which the monitor made for this service; everybody, if nobody
+    /// has to prove who they are.
     pub fn tickets_for(&self, service: EntityType) -> Arc<dyn AcceptAuth> {
         Arc::new(Tickets(Arc::clone(self.mon.auth()), service))
     }

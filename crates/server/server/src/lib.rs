@@ -11,8 +11,9 @@
 //! dropped, the server stops.
 //!
 //! The server is a list of [daemons](Daemon): the OSDs, the manager, what [`Builder::daemon`] adds, and the
-//! monitor. Each listens at a port of its own. All run on one tokio runtime of the server's: a connection's task reads requests and carries them out in the thread that read them, so an operation
-//! changes threads only if its placement group is busy. More threads than cores gain nothing.
+//! monitor. Each listens at a port of its own. All run on one tokio runtime of the server's: a connection's
+//! task reads requests and carries them out in the thread that read them, so an operation changes threads
+//! only if its placement group is busy. More threads than cores gain nothing.
 //!
 //! Objects of a memory server live as long as the process. With a data directory of its own
 //! ([`Builder::data_dir`]) a cluster keeps its id, keys, settings and pools over a restart; its pools are

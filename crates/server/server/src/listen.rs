@@ -55,8 +55,8 @@ impl Doors {
         Ok(open)
     }
 
-    /// Listens where the daemon says; if it leaves the port open, then where its last run did, unless somebody
-    /// else has that port now.
+    /// Listens where the daemon says; if it leaves the port open, then where its last run did, unless
+    /// somebody else has that port now.
     pub(crate) async fn open(&self, daemon: &dyn Daemon) -> Result<OpenDoor, StartError> {
         let (name, listens) = (daemon.name(), daemon.listens());
         let mut config = Config::new(name.kind);

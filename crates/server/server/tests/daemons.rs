@@ -1,6 +1,6 @@
-//! Goal: a server starts whatever daemons are in its list, and knows none by name. Method: a toy metadata server
-//! that answers one message is added to the list; a client dials it where the server says that it listens, with a
-//! ticket or, where nobody proves who they are, without.
+//! Goal: a server starts whatever daemons are in its list, and knows none by name. Method: a toy metadata
+//! server that answers one message is added to the list; a client dials it where the server says that it
+//! listens, with a ticket or, where nobody proves who they are, without.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

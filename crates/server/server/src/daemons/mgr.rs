@@ -1,5 +1,5 @@
-//! The manager as a daemon: what `ceph tell mgr` sends is for the admin table, commands to the cluster are for
-//! the monitor.
+//! The manager as a daemon: what `ceph tell mgr` sends is for the admin table, commands to the cluster are
+//! for the monitor.
 
 use std::sync::Arc;
 

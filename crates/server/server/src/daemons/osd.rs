@@ -1,5 +1,5 @@
-//! Each OSD as a daemon. All lead to the same one, and their clients share the room for requests: commands are
-//! for the admin table, everything else is for the OSD.
+//! Each OSD as a daemon. All lead to the same one, and their clients share the room for requests: commands
+//! are for the admin table, everything else is for the OSD.
 
 use std::net::SocketAddr;
 use std::pin::Pin;

@@ -1,5 +1,5 @@
-//! `ceph tell osd.N …`, `ceph tell mon.a …` and `ceph tell mgr …`: the commands of the admin socket, for clients
-//! that may do everything there.
+//! `ceph tell osd.N …`, `ceph tell mon.a …` and `ceph tell mgr …`: the commands of the admin socket, for
+//! clients that may do everything there.
 
 mod common;
 mod mon;
