@@ -106,6 +106,9 @@ fn run() -> Result<(), Failure> {
     carry_out(&parsed(environment, (words, bytes), &root, called)?, builder)
 }
 
+/// Shared options that stock programs refuse where they mean nothing, or have not at all.
+const NOT_OF_STOCK: [&str; 4] = ["create", "object_locator", "snapid", "trace"];
+
 /// The command line with what `CEPH_ARGS` adds to it; where both name an option, the command line wins.
 fn parsed(
     environment: Vec<String>,
@@ -125,7 +128,8 @@ fn parsed(
         command.clone().try_get_matches_from(words).unwrap_or_else(|wrong| misuse::end(&wrong, called));
     // What stock programs take without a use for it is no mistake of theirs, nor what stands in CEPH_ARGS for
     // all commands.
-    let is_let_pass = |id: &str| (called != CalledAs::Loligo && id == "pool") || for_all.contains(id);
+    let by_stock = |id: &str| called != CalledAs::Loligo && !NOT_OF_STOCK.contains(&id);
+    let is_let_pass = |id: &str| by_stock(id) || for_all.contains(id);
     groups::check(&command, &matches, is_let_pass)?;
     Ok(Cli::from_arg_matches(&matches)
         .unwrap_or_else(|wrong| misuse::end(&wrong.format(&mut command), called)))
