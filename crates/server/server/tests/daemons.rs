@@ -7,14 +7,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use loligo_cephx::client::{AuthClient, ClientConfig};
 use loligo_cephx::handshake::ClientAuth;
-use loligo_cephx::keyring::Keyring;
+use loligo_conf::read_keyring;
 use loligo_msgr::{
     AcceptAuth, Config, ConnectAuth, Connection, Dispatcher, Error, Messenger, Policies, Policy,
 };
 use loligo_server::{Auth, Daemon, Handle, Server, Surroundings};
 use loligo_wire::message::mon::{MCommand, MCommandReply};
 use loligo_wire::message::{Message as _, Msg};
-use loligo_wire::{EntityAddr, EntityName, EntityType};
+use loligo_wire::{EntityAddr, EntityName, EntityType, UTime};
 use tokio::sync::mpsc;
 
 /// Answers commands with their own words.
@@ -102,10 +102,10 @@ impl ConnectAuth for Proof {
 /// Logs in, dials the toy where the server says that it listens, and gives what it answers.
 async fn ask_toy(server: &Handle, words: &str) -> String {
     let admin = EntityName::client("admin");
-    let keys = Keyring::read(server.keyring()).expect("the server has written it");
+    let keys = read_keyring(server.keyring()).expect("the server has written it");
     let key = if server_has_keys(server) { keys.key(&admin).cloned() } else { None };
     let services = vec![EntityType::MON, EntityType::MDS];
-    let auth = AuthClient::new(ClientConfig { services, ..ClientConfig::new(admin, key) });
+    let auth = AuthClient::new(ClientConfig { services, ..ClientConfig::new(admin, key, UTime::now) });
     let (tell, mut told) = mpsc::unbounded_channel();
     let messenger = Messenger::new(Config::new(EntityType::CLIENT), Arc::new(Inbox(tell)));
     let proof: Arc<dyn ConnectAuth> = Arc::new(Proof(Arc::clone(&auth)));

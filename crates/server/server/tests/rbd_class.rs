@@ -406,7 +406,7 @@ fn snapshots_of_the_first_format() {
     here.does("a.rbd", "snap_remove", &"longer".to_bytes());
     let mut header = old_header();
     header.snap_seq = SnapId(4);
-    header.snaps = vec![OldSnap { id: SnapId(4), size: 4 << 20, name: Bytes::from_static(b"s") }];
+    header.snaps = vec![OldSnap { id: SnapId(4), size: 4 << 20, name: b"s".into() }];
     assert_eq!(here.pool.read("a.rbd", 0, 1000).expect("read"), header.to_bytes());
     here.fails("none", "snap_list", b"", ENOENT);
     here.fails("none", "snap_add", &snap("s", 1), EINVAL);
