@@ -19,6 +19,11 @@
 //! - [`read_keyring`] and its kin read and write files of keys.
 //!
 //! What this crate refuses to do: it opens no socket and resolves no name.
+// Numbers that users write: none is cut off or changes its sign unseen (crate `az`).
+#![cfg_attr(
+    not(test),
+    warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
+)]
 #![forbid(unsafe_code)]
 
 mod acts;
