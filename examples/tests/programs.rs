@@ -1,5 +1,5 @@
-//! Goal: the programs that a newcomer copies work. Method: each is run against a server of its own, and prints
-//! what its lines say.
+//! Goal: the programs that a newcomer copies work. Method: each is run against a server of its own, and
+//! prints what its lines say.
 
 use std::process::Command;
 

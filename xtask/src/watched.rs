@@ -26,8 +26,8 @@ pub(crate) fn run(command: &mut Command, line: impl FnMut(&str)) -> Result<Ended
 }
 
 fn run_with(command: &mut Command, silence: Duration, mut line: impl FnMut(&str)) -> Result<Ended> {
-    // One pipe, so that the name of a test program, which cargo writes to standard error, comes before what the
-    // program says.
+    // One pipe, so that the name of a test program, which cargo writes to standard error, comes before what
+    // the program says.
     let (mut said, into) = std::io::pipe()?;
     let mut child = command.stdout(into.try_clone()?).stderr(into).spawn()?;
     // The command keeps its ends of the pipe, which would never end.

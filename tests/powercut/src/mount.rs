@@ -412,7 +412,7 @@ mod tests {
     #[test]
     fn programs_use_it_as_a_directory_and_find_what_survives() {
         if !is_available() {
-            // Not by `eprintln!`, which is not shown of tests that pass: `cargo xtask test` counts such lines.
+            // `eprintln!` is not shown of tests that pass, and `cargo xtask test` counts such lines.
             let _ = std::io::stderr().write_all(b"skipped: /dev/fuse cannot be opened here\n");
             return;
         }

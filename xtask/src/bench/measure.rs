@@ -28,12 +28,12 @@ pub(super) fn process_cpu_us(pid: u32) -> Result<f64> {
     Ok(ticks as f64 * 1e6 / ticks_per_s as f64)
 }
 
-/// What servers and clients of one run take together at most: large writes stop at 8 GB, some of which are kept
-/// twice.
+/// What servers and clients of one run take together at most: large writes stop at 8 GB, some of which are
+/// kept twice.
 const WARM_MAX: u64 = 12 << 30;
 
-/// Takes as much memory as a run needs, touches it and gives it back: memory that a virtual machine has not had
-/// before costs the first side that touches it microseconds a page.
+/// Takes as much memory as a run needs, touches it and gives it back: memory that a virtual machine has not
+/// had before costs the first side that touches it microseconds a page.
 pub(super) fn warm_memory() -> Result<()> {
     let available =
         available_bytes(&fs::read_to_string("/proc/meminfo")?).ok_or("no MemAvailable in /proc/meminfo")?;
