@@ -29,8 +29,8 @@
 //! - [`kernel`] attaches an export of any NBD server to this machine's kernel, whose client does the
 //!   I/O. A [`Target`] names the export.
 //!
-//! Not supported: the older handshake (oldstyle) and I/O as a client. The gateway caches no data:
-//! whatever it has acknowledged is in the back end.
+//! Not supported: the older handshake (oldstyle) and I/O as a client. The gateway keeps no data: whatever it
+//! has acknowledged is in the back end.
 #![forbid(unsafe_code)]
 
 mod access;

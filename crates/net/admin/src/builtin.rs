@@ -1,14 +1,14 @@
-//! The commands and options that every program has.
+//! The commands and options of every program.
 
 use loligo_lockstat::{Mode, Report, mode, report, reset, set_mode};
 use serde_json::{Map, Value, json};
 
 use super::{Admin, Command, ConfigOption, Failure, Request};
 
-/// The protocol's version, as Ceph's servers say it.
+/// The protocol's version, as Ceph's servers report it.
 const PROTOCOL_VERSION: &str = "2";
 
-/// Adds them all.
+/// Adds the commands and options.
 pub(super) fn register(admin: &Admin) {
     register_about(admin);
     register_config(admin);
@@ -82,7 +82,7 @@ fn register_config(admin: &Admin) {
     admin.command(inject.rest("injected_args"));
 }
 
-/// `--name value` and `--name=value`, any number of them.
+/// Parses any number of `--name value` and `--name=value`.
 fn options(text: &str) -> Result<Vec<(String, String)>, Failure> {
     let mut words = text.split_whitespace();
     let mut options = Vec::new();

@@ -1,10 +1,11 @@
-//! Admin sockets: what a running program tells about itself, and lets be changed.
+//! Admin sockets: commands that inspect a running program and change its settings.
 //!
-//! - [`Admin`] is a table of commands and settings. [`Admin::new`] has those that every program has: its
-//!   version, `config show|get|set`, `lock_stat` and the log's levels. Each part of a program adds its own.
-//! - [`AdminSocket`] answers at a Unix socket, in Ceph's protocol, so that stock `ceph --admin-daemon SOCKET
-//!   COMMAND` asks there. It has a thread of its own: who asks why a program is stuck must get an answer
-//!   while it is.
+//! - [`Admin`] is a table of commands and settings. [`Admin::new`] has those of every program: the
+//!   version, `config show|get|set`, `lock_stat` and the log's levels. Each part of a program adds its
+//!   own.
+//! - [`AdminSocket`] serves a Unix socket with Ceph's protocol, so that the stock command `ceph
+//!   --admin-daemon SOCKET COMMAND` can use it. It has a thread of its own, so that it answers even
+//!   while the rest of the program is stuck.
 //!
 //! ```
 //! use loligo_admin::{Admin, AdminSocket, Command};
@@ -17,8 +18,8 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! What this crate refuses to do: it knows neither servers nor clients, nothing of what it shows is computed
-//! here, and it listens to the user who runs the program alone.
+//! This crate depends on neither servers nor clients, computes nothing that it shows, and its socket
+//! accepts only the user who runs the program.
 #![forbid(unsafe_code)]
 
 mod builtin;
@@ -40,22 +41,23 @@ use tokio::time::timeout;
 
 pub use socket::{AdminSocket, listen_private};
 
-/// Guards the tables of commands and options; held to look one up or to add one, never while one runs.
+/// Guards the tables of commands and options. Held for a lookup or an insertion, never while a command
+/// runs.
 static TABLES: Class = Class::new("admin.tables");
 
-/// How long a command that takes its time may take.
+/// Time limit for a command.
 const LASTING_MAX: Duration = Duration::from_secs(30);
 
-/// Commands and options of an admin socket. Clones are the same.
+/// Commands and options of an admin socket. Clones share one table.
 #[derive(Clone)]
 pub struct Admin(Arc<RwLock<Tables>>);
 
-/// A table that is there as long as somebody owns it.
+/// A weak reference to a table.
 #[derive(Clone)]
 pub struct WeakAdmin(Weak<RwLock<Tables>>);
 
 impl WeakAdmin {
-    /// The table, if it is still there.
+    /// Returns the table if it still exists.
     pub fn upgrade(&self) -> Option<Admin> {
         self.0.upgrade().map(Admin)
     }
@@ -74,7 +76,7 @@ impl Default for Admin {
 }
 
 impl Admin {
-    /// The commands and options that every program has.
+    /// Creates a table with the commands and options of every program.
     pub fn new() -> Self {
         let admin = Self(Arc::new(RwLock::new(&TABLES, Tables::default())));
         builtin::register(&admin);
@@ -82,12 +84,13 @@ impl Admin {
         admin
     }
 
-    /// Adds a command; one of the same name is replaced.
+    /// Adds a command, or replaces the one of the same name.
     pub fn command(&self, command: Command) {
         self.0.write().commands.insert(command.prefix.clone(), Arc::new(command));
     }
 
-    /// Adds an option to `config show`, `config get` and `config set`; one of the same name is replaced.
+    /// Adds an option to `config show`, `config get` and `config set`, or replaces the one of the same
+    /// name.
     pub fn option(&self, option: ConfigOption) {
         self.0.write().options.insert(option.name.clone(), Arc::new(option));
     }
@@ -100,12 +103,12 @@ impl Admin {
         self.0.read().options.values().cloned().collect()
     }
 
-    /// All settings' names and values.
+    /// Names and values of all settings.
     pub fn values(&self) -> Vec<(String, String)> {
         self.options().iter().map(|option| (option.name.clone(), (option.get)())).collect()
     }
 
-    /// Whether a setting of exactly this name can be changed.
+    /// Returns whether a setting with exactly this name can be changed.
     pub fn is_settable(&self, name: &str) -> bool {
         self.0.read().options.get(name).is_some_and(|option| option.set.is_some())
     }
@@ -113,22 +116,23 @@ impl Admin {
     /// Changes a setting.
     ///
     /// # Errors
-    /// There is none of this name, it cannot be changed, or not to this value.
+    /// There is no setting of this name, it cannot be changed, or the value is not valid.
     pub fn change(&self, name: &str, value: &str) -> Result<(), Failure> {
         builtin::change(self, name, value)
     }
 
-    /// The same table, for a command that stands in it: one that owned the table would keep it for ever.
+    /// A weak reference, for a command in the table itself: a strong one would keep the table alive for
+    /// ever.
     pub fn downgrade(&self) -> WeakAdmin {
         WeakAdmin(Arc::downgrade(&self.0))
     }
 
-    /// By its name, in which Ceph's programs may write `-` or a space for `_`.
+    /// Finds an option by its name, in which `-` and a space stand for `_`, as in Ceph.
     fn find_option(&self, name: &str) -> Option<Arc<ConfigOption>> {
         self.0.read().options.get(&name.replace(['-', ' '], "_")).cloned()
     }
 
-    /// The command with the longest name that begins the given words, and what is left of them.
+    /// Returns the command with the longest name that is a prefix of `words`, and the remaining words.
     fn find<'a>(&self, words: &'a [String]) -> Option<(Arc<Command>, &'a [String])> {
         let tables = self.0.read();
         (1..=words.len()).rev().find_map(|n| {
@@ -137,7 +141,7 @@ impl Admin {
         })
     }
 
-    /// Carries out a request as it came, without its terminator, and gives the text of the reply.
+    /// Runs a request, given without its terminator, and returns the reply's text.
     async fn answer(&self, request: Vec<u8>) -> String {
         let answer = self.run_to_the_end(request).await.map_err(|refusal| match refusal {
             Refusal::Unknown(words) => format!("there is no command '{words}'; 'help' lists them"),
@@ -146,19 +150,19 @@ impl Admin {
         answer.unwrap_or_else(|why| format!("ERROR: {why}\n"))
     }
 
-    /// Carries out a request that came another way than through the socket: a JSON object, or bare words.
+    /// Runs a request that did not come through the socket: a JSON object, or bare words. Runs on the
+    /// calling thread.
     ///
     /// # Errors
-    /// There is no such command, or it cannot do what it is asked; it is one that [takes its
-    /// time](Command::lasting).
+    /// The command does not exist or fails; or it is one that [takes its time](Command::lasting).
     pub fn run(&self, request: &[u8]) -> Result<String, Refusal> {
         self.run_with_status(request).map(|(answer, _)| answer)
     }
 
-    /// The same, with what is for people beside the answer.
+    /// Like `run`; also returns the command's status text for people.
     ///
     /// # Errors
-    /// As of [`run`](Self::run).
+    /// As for [`run`](Self::run).
     pub fn run_with_status(&self, request: &[u8]) -> Result<(String, String), Refusal> {
         match self.begin(request)? {
             Begun::Done(answer, status) => Ok((answer, status)),
@@ -166,8 +170,8 @@ impl Admin {
         }
     }
 
-    /// A command may wait, so each runs on a thread where it may: one that waited on the socket's own thread
-    /// would make the other connections wait, and could not drive a runtime.
+    /// Runs each command on a thread of the blocking pool, where it may wait. On the socket's own thread
+    /// a waiting command would delay the other connections, and could not drive a runtime.
     async fn run_to_the_end(&self, request: Vec<u8>) -> Result<String, Refusal> {
         let admin = self.clone();
         let late = |_| {
@@ -208,19 +212,19 @@ impl fmt::Debug for Admin {
 /// Why a command was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The number of the error, as Linux numbers them.
+    /// The error number, as on Linux.
     pub errno: i32,
-    /// For people.
+    /// The reason, for people.
     pub why: String,
 }
 
 impl Failure {
-    /// What was asked makes no sense here (EINVAL).
+    /// The request is not valid (EINVAL).
     pub fn new(why: impl Into<String>) -> Self {
         Self { errno: 22, why: why.into() }
     }
 
-    /// There is no such thing (ENOENT).
+    /// The named object does not exist (ENOENT).
     pub fn missing(why: impl Into<String>) -> Self {
         Self { errno: 2, why: why.into() }
     }
@@ -232,14 +236,14 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Why there is no answer.
+/// Why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// There is no command of these words.
+    /// No command matches these words.
     Unknown(String),
-    /// The arguments do not fit the command.
+    /// The arguments do not match the command.
     Misfit(Failure),
-    /// The command has failed.
+    /// The command failed.
     Failed(Failure),
 }
 
@@ -249,36 +253,36 @@ impl From<Failure> for Refusal {
     }
 }
 
-/// A reply's text, or why there is none.
+/// A reply's text, or the failure.
 pub type Answer = Result<String, Failure>;
 
-/// A reply that comes later.
+/// A reply that completes later.
 pub type LastingAnswer = Pin<Box<dyn Future<Output = Answer> + Send>>;
 
-/// A command that has been begun.
+/// A command that has been started.
 enum Begun {
-    /// The answer, and what is for people beside it.
+    /// The answer and the status text for people.
     Done(String, String),
     Lasting(LastingAnswer),
 }
 
-/// What a command answers, and what is for people beside it.
+/// A command's answer and status text for people.
 type Told = Result<(String, String), Failure>;
 
-/// What a command does.
+/// The function of a command.
 enum Run {
     Own(Box<dyn Fn(&Request) -> Answer + Send + Sync>),
     Told(Box<dyn Fn(&Request) -> Told + Send + Sync>),
     Lasting(Box<dyn Fn(&Request) -> LastingAnswer + Send + Sync>),
-    /// It is about the table that it stands in, which it must not own: that would keep both, and all that
-    /// other commands own, for ever.
+    /// A command about the table that holds it. It must not own the table: the cycle would keep the
+    /// table and all that other commands own alive for ever.
     OfTable(fn(&Admin, &Request) -> Answer),
 }
 
-/// A command: its name, which may have several words, its arguments, and what it does.
+/// A command: its name of one or more words, its arguments and its function.
 ///
-/// It runs on the admin socket's thread and keeps other requests waiting, so it must be short, unless it
-/// [takes its time](Command::lasting).
+/// A request of the admin socket runs it on a thread of the blocking pool, where it may wait; the
+/// request fails after 30 s. A command made by [`lasting`](Command::lasting) replies asynchronously.
 pub struct Command {
     prefix: String,
     help: String,
@@ -286,20 +290,20 @@ pub struct Command {
     run: Run,
 }
 
-/// An argument. Those that are required come first.
+/// An argument. Required arguments come first.
 struct Arg {
     name: String,
     required: bool,
-    /// What it may be; anything if there are none.
+    /// The allowed values; empty: any value.
     choices: Vec<String>,
-    /// It takes all words that are left.
+    /// It takes all remaining words.
     takes_rest: bool,
-    /// It is a whole number.
+    /// Its value is an integer.
     is_int: bool,
 }
 
 impl Command {
-    /// A command without arguments. `help` is one sentence.
+    /// Creates a command without arguments. `help` is one sentence.
     pub fn new(
         prefix: impl Into<String>,
         help: impl Into<String>,
@@ -308,8 +312,8 @@ impl Command {
         Self { prefix: prefix.into(), help: help.into(), args: Vec::new(), run: Run::Own(Box::new(run)) }
     }
 
-    /// A command whose reply comes later; other requests do not wait for it. What it returns is polled on the
-    /// admin socket's thread, and given up if the reply has not come after half a minute.
+    /// Creates a command with an asynchronous reply. The returned future is polled on the admin socket's
+    /// thread and dropped if it has not completed after 30 s. Other requests do not wait for it.
     pub fn lasting(
         prefix: impl Into<String>,
         help: impl Into<String>,
@@ -318,7 +322,7 @@ impl Command {
         Self { prefix: prefix.into(), help: help.into(), args: Vec::new(), run: Run::Lasting(Box::new(run)) }
     }
 
-    /// A command that has something to tell people beside its answer.
+    /// Creates a command that returns a status text for people in addition to its answer.
     pub fn with_status(
         prefix: impl Into<String>,
         help: impl Into<String>,
@@ -331,17 +335,17 @@ impl Command {
         Self { prefix: prefix.into(), help: help.into(), args: Vec::new(), run: Run::OfTable(run) }
     }
 
-    /// Adds an argument that must be given.
+    /// Adds a required argument.
     pub fn required(self, name: &str, choices: &[&str]) -> Self {
         self.arg(name, choices, true, false)
     }
 
-    /// Adds a whole number that must be given.
+    /// Adds a required integer.
     pub fn required_int(self, name: &str) -> Self {
         self.arg(name, &[], true, false).int()
     }
 
-    /// Adds a whole number that may be given.
+    /// Adds an optional integer.
     pub fn optional_int(self, name: &str) -> Self {
         self.arg(name, &[], false, false).int()
     }
@@ -353,17 +357,17 @@ impl Command {
         self
     }
 
-    /// Adds an argument that may be given.
+    /// Adds an optional argument.
     pub fn optional(self, name: &str, choices: &[&str]) -> Self {
         self.arg(name, choices, false, false)
     }
 
-    /// Adds a last argument that takes all words that are left, of which there must be one.
+    /// Adds a last argument that takes all remaining words, at least one.
     pub fn rest(self, name: &str) -> Self {
         self.arg(name, &[], true, true)
     }
 
-    /// Adds a last argument that takes all words that are left, if there are any.
+    /// Adds a last argument that takes all remaining words, if any.
     pub fn optional_rest(self, name: &str) -> Self {
         self.arg(name, &[], false, true)
     }
@@ -374,7 +378,7 @@ impl Command {
         self
     }
 
-    /// Gives words without a name to the arguments in their order, and checks what the request says.
+    /// Assigns words without a name to the arguments in order, and checks the request's values.
     fn bind(&self, mut words: &[String], request: &mut Request) -> Result<(), Failure> {
         for arg in &self.args {
             if !request.args.contains_key(&arg.name) && !words.is_empty() {
@@ -392,7 +396,7 @@ impl Command {
         }
     }
 
-    /// As `get_command_descriptions` gives it: the form that Ceph's `ceph_argparse.py` reads.
+    /// The description in `get_command_descriptions`, in the form that Ceph's `ceph_argparse.py` parses.
     fn describe(&self) -> Value {
         let words = self.prefix.split(' ').map(|word| json!(word));
         let sig: Vec<Value> = words.chain(self.args.iter().map(Arg::describe)).collect();
@@ -404,7 +408,7 @@ impl Arg {
     fn check(&self, value: Option<&str>) -> Result<(), Failure> {
         match value {
             None if self.required => Err(Failure::new(format!("missing: {}", self.name))),
-            // Any program may ask for any format; what is not known here is answered as if it had not.
+            // Clients may ask for any format; an unknown one is treated as absent.
             Some(value) if self.name != "format" && !self.allows(value) => Err(Failure::new(format!(
                 "{} is '{value}', not one of {}",
                 self.name,
@@ -438,19 +442,19 @@ impl Arg {
     }
 }
 
-/// What a client wants to know or have done.
+/// The arguments of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     args: BTreeMap<String, String>,
 }
 
 impl Request {
-    /// An argument, if it was given.
+    /// The value of an argument, if it was given.
     pub fn arg(&self, name: &str) -> Option<&str> {
         self.args.get(name).map(String::as_str)
     }
 
-    /// An answer in JSON, in the format that the client asked for: `json` on one line, else indented.
+    /// Formats an answer as JSON: on one line if the client asked for the format `json`, else indented.
     pub fn json(&self, value: &Value) -> String {
         if self.arg("format") == Some("json") {
             return value.to_string();
@@ -476,12 +480,12 @@ pub struct ConfigOption {
 }
 
 impl ConfigOption {
-    /// A setting that is shown. The name is as in Ceph's configuration, with `_`.
+    /// Creates a read-only setting. `name` is written as in Ceph's configuration, with `_`.
     pub fn new(name: impl Into<String>, get: impl Fn() -> String + Send + Sync + 'static) -> Self {
         Self { name: name.into(), get: Box::new(get), set: None }
     }
 
-    /// And can be changed while the program runs.
+    /// Makes the setting changeable while the program runs.
     pub fn settable(mut self, set: impl Fn(&str) -> Result<(), Failure> + Send + Sync + 'static) -> Self {
         self.set = Some(Box::new(set));
         self

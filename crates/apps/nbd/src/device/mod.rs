@@ -259,7 +259,7 @@ impl Device {
         }
     }
 
-    /// Runs the lane if this job was its first, and waits for the job's result.
+    /// Runs the lane if this job found it idle, and waits for the job's result.
     async fn answered(self: &Arc<Self>, asked: Asked) -> Result<(), DeviceError> {
         if asked.action == Action::Submit {
             self.run();

@@ -58,7 +58,7 @@ pub struct Info {
     pub clients: u64,
     /// The back end's kind, size in bytes and abilities; `None` until it is open.
     pub backend: Option<(&'static str, u64, Can)>,
-    /// Whether the back end can be used; `Open` until it is opened.
+    /// Whether the back end can be used, once it is open.
     pub state: BackendState,
 }
 

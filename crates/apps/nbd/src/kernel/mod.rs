@@ -163,8 +163,7 @@ impl fmt::Display for Device {
 /// connections if the export allows more than one. The device has sectors of `block_size`.
 ///
 /// # Errors
-/// The kernel has no NBD client, the server refuses, the device is already attached, and other
-/// [`KernelError`]s.
+/// The kernel has no NBD client, the server refuses, the device is already attached, and so on.
 pub fn attach(
     target: &Target,
     device: Option<Device>,

@@ -154,7 +154,7 @@ impl Handshake {
         head(option::LIST, reply::ACK, 0, out);
     }
 
-    /// Answers [`Asked::Export`]. If it returns a [`Chosen`], transmission begins.
+    /// Answers [`Asked::Export`]. If it returns `Some`, transmission begins.
     ///
     /// # Errors
     /// The export is not available, and the client used EXPORT_NAME, which has no error reply.
