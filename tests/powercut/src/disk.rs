@@ -1,4 +1,4 @@
-//! Files and directories: as programs see them, and as they are safe.
+//! Files and directories: their current state and their durable state.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::{OsStr, OsString};
@@ -7,32 +7,32 @@ use fastrand::Rng;
 
 use crate::image::{Change, Image, writes};
 
-/// The number of a file or directory; 1 is the topmost directory.
+/// The number of a file or directory; 1 is the root directory.
 pub type Ino = u64;
 
 pub(crate) const ROOT: Ino = 1;
 
-/// Why something cannot be done, as the error of the system call.
+/// Why an operation failed, as the error of the system call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiskError {
-    /// There is no such name or number.
+    /// The name or number does not exist.
     #[error("no such file or directory")]
     NotFound,
-    /// The name is taken.
+    /// The name exists already.
     #[error("it exists already")]
     Exists,
-    /// It is no directory.
+    /// The inode is no directory.
     #[error("not a directory")]
     NotADirectory,
-    /// It is a directory.
+    /// The inode is a directory.
     #[error("a directory")]
     IsADirectory,
-    /// The directory has entries.
+    /// The directory is not empty.
     #[error("the directory is not empty")]
     NotEmpty,
 }
 
-/// What an inode is.
+/// The kind of an inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     File,
@@ -44,18 +44,18 @@ pub(crate) enum Kind {
 pub(crate) struct Inode {
     pub(crate) kind: Kind,
     pub(crate) mode: u16,
-    /// What programs read.
+    /// The current content, as programs read it.
     pub(crate) now: Image,
     safe: Image,
-    /// What lies between the two, oldest first; with `true` it survives whatever happens.
+    /// The changes from `safe` to `now`, oldest first; one with `true` is durable (`O_DSYNC`).
     unsafe_changes: Vec<(Change, bool)>,
-    /// A directory's names, as programs see them.
+    /// A directory's current names, as programs see them.
     pub(crate) names: BTreeMap<OsString, Ino>,
     safe_names: BTreeMap<OsString, Ino>,
 }
 
-/// A change of names that is not safe yet. What it does to one directory: a name and the number that it has
-/// from then on.
+/// A change of names that is not durable yet: for each directory involved, a name and its new number
+/// (`None`: removed).
 #[derive(Clone, Debug)]
 struct Naming(Vec<(Ino, OsString, Option<Ino>)>);
 
@@ -65,7 +65,7 @@ pub struct Disk {
     inodes: BTreeMap<Ino, Inode>,
     next: Ino,
     namings: Vec<Naming>,
-    /// Syncs do nothing.
+    /// Syncs have no effect.
     ignores_syncs: bool,
 }
 
@@ -76,13 +76,13 @@ impl Default for Disk {
 }
 
 impl Disk {
-    /// With an empty directory.
+    /// Creates a disk with an empty root directory.
     pub fn new() -> Self {
         let inodes = BTreeMap::from([(ROOT, Inode::new(Kind::Directory, 0o755))]);
         Self { inodes, next: ROOT + 1, namings: Vec::new(), ignores_syncs: false }
     }
 
-    /// From now on, until its power fails, it says that it has synced and has not.
+    /// From now on until the power cut, syncs report success without effect.
     pub(crate) fn ignore_syncs(&mut self) {
         self.ignores_syncs = true;
     }
@@ -201,16 +201,16 @@ impl Disk {
         Ok(())
     }
 
-    /// Syncs a directory: the changes of its names survive, and with a rename what it did to the other
-    /// directory, and so whatever happened to that one before.
+    /// Syncs a directory: all changes of its names become durable. A rename does so in both of its
+    /// directories, and thus also all earlier changes of the other directory.
     pub(crate) fn sync_names(&mut self, dir: Ino) -> Result<(), DiskError> {
         self.directory(dir)?;
         if self.ignores_syncs {
             return Ok(());
         }
         let mut synced = HashSet::from([dir]);
-        // Backwards: what is older than a change that survives, in a directory that it concerns, survives
-        // too.
+        // In reverse order: every change that is older than a durable one of the same directory becomes
+        // durable too.
         let mut stays = vec![false; self.namings.len()];
         for (naming, stays) in self.namings.iter().zip(&mut stays).rev() {
             *stays = naming.0.iter().any(|(dir, ..)| synced.contains(dir));
@@ -222,7 +222,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Makes some changes of names safe, and keeps the others.
+    /// Makes the changes of names marked in `safe` durable, and keeps the others pending.
     fn settle(&mut self, safe: &[bool]) {
         let mut left = Vec::new();
         for (naming, &is_safe) in std::mem::take(&mut self.namings).into_iter().zip(safe) {
@@ -239,10 +239,11 @@ impl Disk {
         self.namings = left;
     }
 
-    /// The disk as it may be found when its power has failed now: what is safe, and some of what is not.
+    /// Returns a disk as a power failure at this moment could leave it: all durable changes and some
+    /// others.
     pub fn after_power_cut(&self, rng: &mut Rng) -> Self {
         let mut disk = Self { ignores_syncs: false, ..self.clone() };
-        // Now and then nearly everything was written, or nearly nothing.
+        // The extremes let nearly all or nearly none of the other changes survive.
         let kept = [0.0, 0.1, 0.5, 0.9, 1.0][rng.usize(..5)];
         disk.cut_names(kept, rng);
         for inode in disk.inodes.values_mut() {
@@ -252,7 +253,7 @@ impl Disk {
         disk
     }
 
-    /// In each directory the oldest changes survive, up to one at which it stops.
+    /// In each directory the oldest changes survive, up to a random one.
     fn cut_names(&mut self, kept: f64, rng: &mut Rng) {
         let mut stopped = HashSet::new();
         let survive: Vec<bool> = self
@@ -352,7 +353,7 @@ mod tests {
         let found: HashSet<_> = cuts(&disk).iter().map(|cut| content(cut, "a").expect("there")).collect();
         assert!(found.iter().all(|bytes| bytes.len() == 8202 && bytes[8192..] == [3; 10]));
         assert!(found.iter().flatten().all(|byte| (1..=3).contains(byte)));
-        // The pages of one write are kept independently of each other, and torn.
+        // The pages of one write survive independently of each other, and can be torn.
         assert!(found.iter().any(|bytes| bytes[0] == 1 && bytes[4096] == 2));
         assert!(found.iter().any(|bytes| bytes[..4096].contains(&1) && bytes[..4096].contains(&2)));
     }
@@ -370,7 +371,7 @@ mod tests {
         let cuts = cuts(&disk);
         assert!(cuts.iter().any(|cut| content(cut, "a") == Some(Vec::new())));
         assert!(cuts.iter().any(|cut| content(cut, "b").is_none()));
-        // The next one is honest again.
+        // The disk after the power cut honours syncs again.
         let mut cut = cuts.into_iter().next().expect("many");
         cut.write(ino, 0, &[2; 10], false).expect("written");
         cut.sync(ino).expect("synced");
@@ -396,7 +397,8 @@ mod tests {
             seen.insert((has(ROOT, "a"), has(ROOT, "b")));
         }
         assert_eq!(seen.len(), 3);
-        // The other directory's sync keeps the rename, and so what came before it.
+        // A sync of the other directory makes the rename durable, and so the earlier changes of the root
+        // directory.
         disk.sync_names(other).expect("synced");
         assert!(cuts(&disk).iter().all(|cut| cut.lookup(ROOT, "b".as_ref()).is_ok()));
     }

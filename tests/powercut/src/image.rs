@@ -1,28 +1,28 @@
-//! What a file holds, and how it differs from what is safe.
+//! The content of a file and its changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fastrand::Rng;
 
-/// The unit in which changes are kept or lost.
+/// The unit in which changes survive or are lost.
 pub(crate) const PAGE_BYTES: u64 = 4096;
-/// The unit that a disk writes wholly or not at all.
+/// The unit that a disk writes atomically.
 const SECTOR_BYTES: usize = 512;
 
 type Page = Arc<[u8; PAGE_BYTES as usize]>;
 
-/// The bytes of a file. What has no page reads as zeros.
+/// The content of a file. Missing pages read as zeros.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Image {
     pages: BTreeMap<u64, Page>,
     len: u64,
 }
 
-/// One change of a file that is not safe yet.
+/// A change of a file that is not durable yet.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
-    /// Bytes within one page, and where they end in the file.
+    /// Data within one page.
     Write {
         page: u64,
         offset: usize,
@@ -44,7 +44,7 @@ impl Image {
         self.pages.len() as u64
     }
 
-    /// Up to `len` bytes from `from` on; fewer at the end.
+    /// Returns up to `len` bytes from `from` on; fewer at the end of the file.
     pub(crate) fn read(&self, from: u64, len: usize) -> Vec<u8> {
         let to = from.saturating_add(len as u64).min(self.len);
         let mut bytes = Vec::with_capacity(to.saturating_sub(from) as usize);
@@ -77,7 +77,7 @@ impl Image {
         }
     }
 
-    /// Applies some of the sectors of a write.
+    /// Applies a random part of the sectors of a write; applies any other change as a whole.
     pub(crate) fn apply_torn(&mut self, change: &Change, rng: &mut Rng) {
         let Change::Write { page, offset, data } = change else {
             return self.apply(change);
@@ -102,7 +102,7 @@ impl Image {
             let page = at / PAGE_BYTES;
             let end = to.min((page + 1) * PAGE_BYTES);
             if end - at == PAGE_BYTES {
-                // All whole pages at once: files that are allocated and cut are large.
+                // Removes all whole pages at once, since allocated and truncated files are large.
                 let whole = to / PAGE_BYTES;
                 let kept = self.pages.split_off(&whole);
                 drop(self.pages.split_off(&page));
@@ -118,7 +118,7 @@ impl Image {
     }
 }
 
-/// A write as the changes of single pages.
+/// Splits a write into changes of single pages.
 pub(crate) fn writes(from: u64, data: &[u8]) -> impl Iterator<Item = Change> {
     let first = (PAGE_BYTES - from % PAGE_BYTES).min(data.len() as u64) as usize;
     let (head, rest) = data.split_at(first);

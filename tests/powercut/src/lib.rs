@@ -1,20 +1,21 @@
-//! A file system for tests whose power can be cut.
+//! A file system for tests that can simulate power failures.
 //!
-//! [`Mount`] shows a [`Disk`] as a directory, by FUSE, to programs that know nothing of it. The disk is in
-//! memory. It remembers what each file and directory held when it was last synced, and every change since.
-//! [`Disk::after_power_cut`] makes the disk that a machine could find after its power has failed: all that
-//! was synced, and of the rest whatever chance leaves.
+//! [`Mount`] shows a [`Disk`] through FUSE as a directory to unmodified programs. The disk is in memory.
+//! It records the content of each file and directory at its last sync, and every change since.
+//! [`Disk::after_power_cut`] returns the disk that a machine could find after a power failure: all
+//! synced changes, and a random choice of the others.
 //!
-//! What may be lost is what POSIX lets a file system lose, which is more than any one file system does:
+//! A power cut may lose what POSIX allows a file system to lose, which is more than any real file system
+//! loses:
 //!
-//! - data that were written and not synced by `fsync` or `fdatasync` of their file, or by `O_DSYNC`: each 4
-//!   KiB page of a write is there or not, whatever was written before or after it, and a page may be torn
-//!   between its sectors of 512 bytes;
-//! - the names of files that were created, renamed or removed in a directory that was not synced afterwards.
-//!   Within one directory the oldest changes survive; a rename between two directories survives as a whole or
-//!   not at all. To sync a file does not keep its name.
+//! - Data that were written and not synced by `fsync` or `fdatasync` of their file, or by `O_DSYNC`.
+//!   Each 4 KiB page of a write survives or not, independently of earlier and later writes, and a page
+//!   may be torn between its sectors of 512 bytes.
+//! - Names of files that were created, renamed or removed in a directory that was not synced afterwards.
+//!   Within one directory the oldest changes survive. A rename between two directories survives as a
+//!   whole or not at all. A sync of a file does not make its name durable.
 //!
-//! What a test reads with a mounted disk is what programs wrote, synced or not.
+//! Before a power cut, a test reads from a mounted disk all data that programs wrote, synced or not.
 
 #![forbid(unsafe_code)]
 

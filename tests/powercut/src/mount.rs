@@ -1,4 +1,4 @@
-//! A disk as a directory of this machine.
+//! Mounts a disk as a directory of this machine.
 
 use std::ffi::OsStr;
 use std::fs::OpenOptions;
@@ -18,15 +18,15 @@ use fuser::{
 use crate::disk::{Disk, DiskError, Ino, Kind, ROOT};
 use crate::image::PAGE_BYTES;
 
-/// The kernel asks again each time.
+/// Zero: the kernel caches no entries or attributes.
 const TTL: Duration = Duration::ZERO;
 const FIRST: Generation = Generation(0);
 const NO_HANDLE: FileHandle = FileHandle(0);
-/// How large the disk says it is, in pages: 1 TiB.
+/// Reported size of the disk, in pages: 1 TiB.
 const DISK_PAGES: u64 = 1 << 28;
 const NAME_BYTES_MAX: u32 = 255;
 
-/// Why a disk is not mounted, or not any more.
+/// Why a mount or an unmount failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} {}: {source}", dir.display())]
 pub struct MountError {
@@ -35,12 +35,12 @@ pub struct MountError {
     source: io::Error,
 }
 
-/// Whether this process may mount: root may, where the kernel has FUSE.
+/// Returns whether this process may mount: root may, if the kernel has FUSE.
 pub fn is_available() -> bool {
     OpenOptions::new().read(true).write(true).open("/dev/fuse").is_ok()
 }
 
-/// A disk that is mounted, until it is dropped.
+/// A mounted disk; dropping it unmounts it.
 #[derive(Debug)]
 pub struct Mount {
     shared: Shared,
@@ -49,10 +49,10 @@ pub struct Mount {
 }
 
 impl Mount {
-    /// Shows a disk at an empty directory.
+    /// Mounts a disk at an empty directory.
     ///
     /// # Errors
-    /// What the system says; [`is_available`] tells whether to try.
+    /// The system's error; [`is_available`] tells whether mounting is possible.
     pub fn new(disk: Disk, dir: &Path) -> Result<Self, MountError> {
         let shared = Shared(Arc::new(Mutex::new(disk)));
         let mut config = Config::default();
@@ -62,27 +62,28 @@ impl Mount {
         Ok(Self { shared, dir: dir.into(), session: Some(session) })
     }
 
-    /// The disk as it may be found when its power has failed now; this one goes on. Stop the programs that
-    /// use it first: what they tell others after this is not on the disk that is returned.
+    /// Returns the disk as a power failure at this moment could leave it; the mounted disk goes on. Stop
+    /// the programs that use the mount first: writes that they acknowledge later are not on the returned
+    /// disk.
     pub fn after_power_cut(&self, rng: &mut Rng) -> Disk {
         let disk = self.shared.lock().clone();
         disk.after_power_cut(rng)
     }
 
-    /// From now on the disk says that it has synced and has not, until its power fails. With this a test
-    /// shows that it would notice a program that does not sync.
+    /// From now on until the power cut, syncs report success without effect. A test uses it to show that
+    /// it would detect a program that does not sync.
     pub fn ignore_syncs(&self) {
         self.shared.lock().ignore_syncs();
     }
 
-    /// Ends the mount. Nobody may use the directory any more.
+    /// Unmounts. No program may use the directory any more.
     ///
     /// # Errors
-    /// What the system says, for instance that a program still uses it.
+    /// The system's error, for instance if a program still uses the directory.
     pub fn end(mut self) -> Result<(), MountError> {
         let ended = self.session.take().map_or(Ok(()), BackgroundSession::umount_and_join);
         match ended {
-            // So the kernel tells the session's thread that the mount is gone.
+            // The kernel reports the unmount to the session's thread with this error.
             Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => Ok(()),
             Err(source) => Err(MountError { what: "cannot unmount", dir: self.dir.clone(), source }),
             Ok(()) => Ok(()),
@@ -294,7 +295,7 @@ impl Filesystem for Files {
         // `O_SYNC` contains `O_DSYNC`'s bit.
         let is_synced = flags.0 & libc::O_DSYNC != 0;
         match self.disk().write(ino.0, offset, data, is_synced) {
-            // A request has as many bytes as fit in the session's buffer, of a few MiB.
+            // A request holds at most the session's buffer, a few MiB.
             Ok(()) => reply.written(data.len() as u32),
             Err(error) => reply.error(errno(error)),
         }

@@ -6,25 +6,26 @@ use loligo_lockstat::ClassReport;
 
 use crate::{Error, Spread};
 
-/// One published case of contention that can be run in both forms.
+/// A published case of contention that can be run in both forms.
 pub trait Case: Sync {
-    /// The name on the command line and in JSON; it does not change.
+    /// The name on the command line and in JSON. It is stable.
     fn name(&self) -> &'static str;
 
-    /// What it is about, for people.
+    /// A description for people.
     fn about(&self) -> About;
 
-    /// The settings in which it is measured, and what is measured in each.
+    /// The settings, and the metrics of each.
     fn settings(&self) -> Vec<Setting>;
 
-    /// Runs one form in the setting of this index for about `time`, and leaves nothing running.
+    /// Runs one form in the setting with this index for about `time`. No thread or server is left
+    /// running.
     ///
     /// # Errors
-    /// If the system refuses something, or `time` is too short.
+    /// The system refuses a resource, or `time` is too short.
     fn measure(&self, setting: usize, form: Form, time: Duration) -> Result<Sample, Error>;
 }
 
-/// Which of the two.
+/// One of the two forms of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// The coarse form that the published text describes.
@@ -34,7 +35,7 @@ pub enum Form {
 }
 
 impl Form {
-    /// Before, then after: also the order of pairs in results.
+    /// Before, then after. Pairs in results have the same order.
     pub const BOTH: [Form; 2] = [Form::Before, Form::After];
 
     /// `before` or `after`.
@@ -46,76 +47,76 @@ impl Form {
     }
 }
 
-/// What people read about a case.
+/// A description of a case for people.
 #[derive(Clone, Debug)]
 pub struct About {
-    /// What goes wrong, in some words.
+    /// The problem, in a few words.
     pub title: &'static str,
     /// What the measured "before" does.
     pub before: &'static str,
-    /// What the measured "after" does, and which crate does it.
+    /// What the measured "after" does, and in which crate.
     pub after: &'static str,
-    /// What must be known to read the figures; may be empty.
+    /// Remarks needed to interpret the figures; may be empty.
     pub note: &'static str,
-    /// Where it was published.
+    /// The publication.
     pub source: Source,
 }
 
 /// A public text.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// Who wrote it.
+    /// Its author.
     pub author: &'static str,
-    /// What it is called.
+    /// Its title.
     pub title: &'static str,
-    /// When it appeared, as precisely as is known.
+    /// Its date, as precisely as known.
     pub date: &'static str,
-    /// Where it can be read.
+    /// Its address.
     pub url: &'static str,
 }
 
-/// One way of running a case.
+/// One configuration of a case.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// Such as `256 threads`.
+    /// For example `256 threads`.
     pub name: String,
-    /// What is measured, the most telling first.
+    /// The metrics, the most significant one first.
     pub metrics: Vec<Metric>,
-    /// What the distribution shows, such as `time in the send call`; empty if there is none.
+    /// The quantity of the distribution, such as `time in the send call`; empty if there is none.
     pub spread_of: &'static str,
 }
 
 /// One figure of a setting.
 #[derive(Clone, Debug)]
 pub struct Metric {
-    /// Such as `average wait`.
+    /// For example `average wait`.
     pub name: &'static str,
-    /// What it is counted in.
+    /// The unit.
     pub unit: Unit,
-    /// Which direction is good.
+    /// The direction of improvement.
     pub better: Better,
     /// How many times better the published "after" was than its "before"; `None` if it was not published.
     pub reference_ratio: Option<f64>,
 }
 
 impl Metric {
-    /// A metric of which less is better.
+    /// A metric whose lower values are better.
     pub(crate) fn lower(name: &'static str, unit: Unit) -> Self {
         Self { name, unit, better: Better::Lower, reference_ratio: None }
     }
 
-    /// A metric of which more is better.
+    /// A metric whose higher values are better.
     pub(crate) fn higher(name: &'static str, unit: Unit) -> Self {
         Self { name, unit, better: Better::Higher, reference_ratio: None }
     }
 
-    /// The same metric with the published ratio.
+    /// Adds the published ratio.
     pub(crate) fn published(self, reference_ratio: f64) -> Self {
         Self { reference_ratio: Some(reference_ratio), ..self }
     }
 
-    /// How many times better `after` is: above one is a gain. `None` if one of them is nothing, as the waits
-    /// of a lock are that nobody ever waited for.
+    /// How many times better `after` is than `before`: above one is a gain. `None` if either is zero,
+    /// such as the waits for a lock without contention.
     pub fn ratio(&self, before: f64, after: f64) -> Option<f64> {
         let (worse, better) = match self.better {
             Better::Lower => (before, after),
@@ -125,16 +126,16 @@ impl Metric {
     }
 }
 
-/// Which direction is good.
+/// The direction of improvement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Better {
-    /// Less is better.
+    /// Lower values are better.
     Lower,
-    /// More is better.
+    /// Higher values are better.
     Higher,
 }
 
-/// What a figure is counted in.
+/// The unit of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Nanoseconds.
@@ -145,16 +146,16 @@ pub enum Unit {
     Ms,
     /// Seconds.
     S,
-    /// Events a second.
+    /// Events per second.
     PerS,
     /// A number of events.
     Count,
-    /// Multiples of something that the metric's name names.
+    /// Multiples of a quantity named by the metric.
     Times,
 }
 
 impl Unit {
-    /// As it stands in JSON.
+    /// The unit's name in JSON.
     pub fn symbol(self) -> &'static str {
         match self {
             Unit::Ns => "ns",
@@ -168,13 +169,13 @@ impl Unit {
     }
 }
 
-/// What one run of one form measured.
+/// The measurements of one run of one form.
 #[derive(Clone, Debug)]
 pub struct Sample {
-    /// In the order of the setting's metrics; finite and not negative.
+    /// One figure for each of the setting's metrics, in their order; finite and not negative.
     pub figures: Vec<f64>,
     /// The distribution that the setting names; empty if it names none.
     pub spread: Spread,
-    /// Locks that somebody waited for.
+    /// Locks with waits.
     pub locks: Vec<ClassReport>,
 }

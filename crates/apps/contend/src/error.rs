@@ -5,26 +5,26 @@ use std::io;
 /// Why a case could not be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The system refused something: a port, a thread, a clock.
+    /// The system refused a resource, such as a port or a thread.
     #[error("{what}: {error}")]
     Io {
-        /// What was to be had.
+        /// The resource or operation.
         what: &'static str,
-        /// What the system said.
+        /// The system's error.
         error: io::Error,
     },
-    /// The two ends of a case's own connection did not understand each other.
+    /// An exchange between the two ends of a case's own connection failed, or a thread panicked.
     #[error("{what}: {why}")]
     Talk {
-        /// What was being done.
+        /// The failed operation.
         what: &'static str,
-        /// Why it failed, for people.
+        /// The reason, for people.
         why: String,
     },
-    /// There is no case of this name.
+    /// No case has this name.
     #[error("there is no case '{0}'")]
     NoSuchCase(String),
-    /// A run was too short for anything to happen in it.
+    /// A run was too short to measure anything.
     #[error("nothing happened within the time of a run; give it more seconds")]
     NothingMeasured,
 }

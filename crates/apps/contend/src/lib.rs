@@ -1,27 +1,27 @@
 //! Published contention cases, before and after, measured on the machine this runs on.
 //!
-//! Engineers who fought for tail latency have published where one request waited behind another one's lock,
-//! and what it brought to take that lock out. A [`Case`] is one such text made runnable: its *before* is the
-//! coarse form that the text describes, written as well as that form can be; its *after* is this project's
-//! own code path, called through the interfaces that everybody calls. [`run()`] lets both alternate for some
-//! rounds and gives medians, ratios, and the ratio that the text published.
+//! Engineers working on tail latency have published cases in which one request waited behind another
+//! one's lock, and the gain from removing that lock. A [`Case`] makes one such text runnable. Its
+//! *before* is the coarse form that the text describes, implemented as well as that form can be. Its
+//! *after* is this project's own code path, called through its public interfaces. [`run()`] alternates
+//! both for some rounds and returns medians, ratios and the published ratio.
 //!
-//! | what | where |
+//! | item | where |
 //! |---|---|
 //! | a case, its settings and metrics | [`Case`], [`Setting`], [`Metric`] |
-//! | all cases; one file for each | [`cases()`], `cases/` |
+//! | all cases, one file each | [`cases()`], `cases/` |
 //! | rounds, medians, ratios | [`run()`], [`Plan`], [`Outcome`] |
 //! | a terminal's table, JSON, a page with charts | [`to_table`], [`to_json`], [`to_html`] |
-//! | what other pictures share with these charts | [`chart`] |
+//! | parts of the charts for other pictures | [`chart`] |
 //!
 //! A new case is one file in `cases/` and one line in [`cases()`].
 //!
-//! What this crate refuses to do:
+//! Rules of this crate:
 //! - no "before" in a product crate, and no copy of a product's code in an "after";
-//! - no verdict: it shows ratios below one as readily as those above;
-//! - no comparison between machines: both forms run here and now, and the published ratio stands beside ours
-//!   with the number of processors it needs to be read with;
-//! - one run at a time in a process: the lock counters that it resets and reads are the process's.
+//! - no verdict: ratios below one are shown like those above;
+//! - no comparison between machines: both forms run on this machine, and the published ratio is shown
+//!   beside the measured one, with the number of processors;
+//! - one run at a time in a process: a run resets and reads the process's lock counters.
 #![forbid(unsafe_code)]
 
 mod case;

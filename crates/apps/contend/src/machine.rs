@@ -1,26 +1,26 @@
-//! Facts about the machine that figures are read with.
+//! Facts about the machine on which the figures were measured.
 
 use std::fmt;
 use std::fs;
 use std::thread;
 
-/// What figures must be read with.
+/// The machine and build on which figures were measured.
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// Processors that this process may use.
     pub cores: usize,
-    /// The processor's name, as far as the system tells it.
+    /// The processor's name, if the system reports it.
     pub cpu: String,
     /// The kernel's release.
     pub kernel: String,
     /// This program's version.
     pub version: &'static str,
-    /// The build checks locks and overflows: its figures say nothing about speed.
+    /// A debug build, with checks of locks and overflows: its figures do not show speed.
     pub is_debug: bool,
 }
 
 impl Machine {
-    /// The one this runs on.
+    /// Describes the machine of this process.
     pub fn this() -> Self {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let model = cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));

@@ -6,62 +6,63 @@ use hdrhistogram::Histogram;
 use loligo_lockstat::ClassReport;
 use rustix::time::{ClockId, clock_gettime};
 
-/// Longest time that is told apart from longer ones: 100 s.
+/// Upper bound of recorded times, 100 s: longer ones are recorded as this.
 const NS_MAX: u64 = 100_000_000_000;
 
-/// Times, to two digits.
+/// A distribution of times, with two significant digits.
 #[derive(Clone, Debug)]
 pub struct Spread(Histogram<u64>);
 
 impl Spread {
-    /// Without any times yet.
+    /// Creates an empty distribution.
     pub(crate) fn new() -> Self {
         Self(Histogram::new_with_bounds(1, NS_MAX, 2).expect("bounds and digits are valid"))
     }
 
-    /// Counts a time.
+    /// Adds a time.
     pub(crate) fn add(&mut self, time: Duration) {
         self.0.saturating_record(u64::try_from(time.as_nanos()).unwrap_or(NS_MAX));
     }
 
-    /// Counts all that another one has counted.
+    /// Adds all times of another distribution.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.0.add(&other.0).expect("all spreads have the same bounds");
     }
 
-    /// Whether nothing was counted.
+    /// Returns whether no time was added.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// How many times were counted.
+    /// The number of times.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// The time that this part (0 to 1) of all did not exceed, in nanoseconds; 0 if there are none.
+    /// The time that `part` (0 to 1) of all times do not exceed, in nanoseconds; 0 if there are none.
     pub fn quantile_ns(&self, part: f64) -> u64 {
         self.0.value_at_quantile(part)
     }
 
-    /// The mean, in nanoseconds; 0 if there are none.
+    /// The mean in nanoseconds; 0 if there are none.
     pub fn mean_ns(&self) -> f64 {
         self.0.mean()
     }
 
-    /// The longest, in nanoseconds.
+    /// The longest time in nanoseconds.
     pub fn max_ns(&self) -> u64 {
         self.0.max()
     }
 }
 
-/// CPU time of the calling thread so far.
+/// CPU time that the calling thread has used.
 pub(crate) fn thread_cpu() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-/// The locks of this process that somebody waited for since the last [`loligo_lockstat::reset`].
+/// The locks of this process with waits since the last [`loligo_lockstat::reset`], the largest total
+/// wait first.
 pub(crate) fn waited_for() -> Vec<ClassReport> {
     let mut classes = loligo_lockstat::report().classes;
     classes.retain(|class| class.contentions > 0);
@@ -69,7 +70,7 @@ pub(crate) fn waited_for() -> Vec<ClassReport> {
     classes
 }
 
-/// What was waited for some locks together.
+/// The waits for a set of locks.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Waits {
     pub(crate) count: u64,
@@ -78,7 +79,7 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    /// The sum over the classes whose name begins with one of these.
+    /// The sum over the classes whose name begins with one of `names`.
     pub(crate) fn of(locks: &[ClassReport], names: &[&str]) -> Self {
         let wanted = |class: &&ClassReport| names.iter().any(|name| class.name.starts_with(name));
         locks.iter().filter(wanted).fold(Self::default(), |sum, class| Self {
@@ -88,28 +89,28 @@ impl Waits {
         })
     }
 
-    /// The mean; 0 if nobody waited.
+    /// The mean wait; 0 without waits.
     pub(crate) fn avg_us(self) -> f64 {
         self.total_ns as f64 / self.count.max(1) as f64 / 1e3
     }
 
-    /// The longest.
+    /// The longest wait.
     pub(crate) fn max_us(self) -> f64 {
         self.max_ns as f64 / 1e3
     }
 
-    /// The sum, as it would be for a million requests.
+    /// The total wait, scaled to a million requests.
     pub(crate) fn total_ms_per_million(self, requests: u64) -> f64 {
         self.total_ns as f64 / requests.max(1) as f64
     }
 
-    /// How often somebody waited, as it would be for a million requests.
+    /// The number of waits, scaled to a million requests.
     pub(crate) fn count_per_million(self, requests: u64) -> f64 {
         self.count as f64 * 1e6 / requests.max(1) as f64
     }
 }
 
-/// The middle value; the mean of the two middle ones when their number is even; 0 of nothing.
+/// The median: the mean of the two middle values if their number is even, 0 if there are none.
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);

@@ -7,24 +7,24 @@ use loligo_lockstat::ClassReport;
 use crate::measure::median;
 use crate::{About, Case, Error, Form, Metric, Sample, Spread};
 
-/// How long and how often.
+/// Number and length of the runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
-    /// Rounds; each runs both forms once. At least 1.
+    /// Number of rounds; each runs both forms once. At least 1.
     pub rounds: usize,
-    /// About how long each run of a form takes.
+    /// Approximate time of one run of a form.
     pub time: Duration,
 }
 
 impl Plan {
-    /// Runs that these cases take: what a progress bar counts to.
+    /// The number of runs for these cases, for a progress bar.
     pub fn steps(&self, cases: &[Box<dyn Case>]) -> usize {
         let settings: usize = cases.iter().map(|case| case.settings().len()).sum();
         settings * self.rounds.max(1) * Form::BOTH.len()
     }
 }
 
-/// A run that is about to begin.
+/// A run that is about to start.
 #[derive(Clone, Debug)]
 pub struct Step<'a> {
     /// The case's name.
@@ -33,59 +33,60 @@ pub struct Step<'a> {
     pub setting: &'a str,
     /// From 0.
     pub round: usize,
-    /// Which form.
+    /// The form.
     pub form: Form,
 }
 
-/// What a case measured.
+/// The results of a case.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The case's name.
     pub case: &'static str,
-    /// What it is about.
+    /// The case's description.
     pub about: About,
     /// In the case's order.
     pub settings: Vec<SettingOutcome>,
 }
 
-/// What was measured in one setting.
+/// The results of one setting.
 #[derive(Clone, Debug)]
 pub struct SettingOutcome {
     /// The setting's name.
     pub name: String,
-    /// What the spreads show; empty if there are none.
+    /// The quantity of the spreads; empty if there are none.
     pub spread_of: &'static str,
-    /// One for each metric.
+    /// One row per metric.
     pub rows: Vec<Row>,
-    /// Of all rounds together: before, after.
+    /// The distribution over all rounds: before, after.
     pub spreads: [Spread; 2],
-    /// Of the last round: before, after.
+    /// The lock reports of the last round: before, after.
     pub locks: [Locks; 2],
 }
 
-/// Locks that somebody waited for, the longest wait in total first.
+/// Locks with waits, the largest total wait first.
 pub type Locks = Vec<ClassReport>;
 
-/// One metric's figures.
+/// The figures of one metric.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What was measured.
+    /// The metric.
     pub metric: Metric,
-    /// Each round's figures.
+    /// The figures of each round: before, after.
     pub rounds: Vec<[f64; 2]>,
-    /// The median of the rounds.
+    /// The median of the rounds, before.
     pub before: f64,
-    /// The median of the rounds.
+    /// The median of the rounds, after.
     pub after: f64,
-    /// How many times better the after is; `None` if one of the two is nothing.
+    /// How many times better the "after" is; `None` if either median is zero.
     pub ratio: Option<f64>,
 }
 
-/// Runs a case: in each setting both forms alternate, round after round, and the form that goes first
-/// alternates too, so that a machine that slows down slows down for both. `progress` is told before each run.
+/// Runs a case. In each setting the two forms alternate for all rounds, and the form that goes first
+/// alternates, too, so that a slowdown of the machine affects both. `progress` is called before each
+/// run.
 ///
 /// # Errors
-/// The first one of the case's.
+/// The case's first error.
 pub fn run(case: &dyn Case, plan: &Plan, progress: &mut dyn FnMut(Step<'_>)) -> Result<Outcome, Error> {
     let mut settings = Vec::new();
     for (index, setting) in case.settings().into_iter().enumerate() {
@@ -109,7 +110,7 @@ pub fn run(case: &dyn Case, plan: &Plan, progress: &mut dyn FnMut(Step<'_>)) -> 
     Ok(Outcome { case: case.name(), about: case.about(), settings })
 }
 
-/// Which form goes first.
+/// The order of the forms in a round.
 fn order(round: usize) -> [Form; 2] {
     if round.is_multiple_of(2) { [Form::Before, Form::After] } else { [Form::After, Form::Before] }
 }
@@ -156,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_figure_is_the_median_of_its_rounds() {
-        // The case's n-th run of a form measures n, ten times as much before.
+        // The n-th "after" run of this case measures n, the n-th "before" run 10 n.
         let plan = Plan { rounds: 3, time: Duration::ZERO };
         let outcome = run(&Counting::default(), &plan, &mut |_| ()).unwrap();
         let row = &outcome.settings[0].rows[0];

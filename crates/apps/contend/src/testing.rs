@@ -1,12 +1,12 @@
-//! A case that measures numbers known beforehand.
+//! A test case with predictable figures.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::{About, Case, Error, Form, Metric, Sample, Setting, Source, Spread, Unit};
 
-/// Its n-th run of a form measures n, ten times as much before as after. It has two settings; the second one
-/// begins anew.
+/// The n-th "after" run of a setting measures n, the n-th "before" run 10 n. It has two settings, which
+/// count separately.
 #[derive(Default)]
 pub(crate) struct Counting {
     runs: [[AtomicU32; 2]; 2],

@@ -1,33 +1,34 @@
-//! Who may use a device.
+//! Access control: the clients that may use a device.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// What TLS has proved of a client. One without TLS has none.
+/// The identity of a client that TLS has proved. A client without TLS has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Identity {
-    /// The user's name of the shared key that it has: `psk:USER`.
+    /// The user name of the client's pre-shared key: `psk:USER`.
     SharedKey(Vec<u8>),
-    /// The SHA-256 of its certificate's DER, as `openssl x509 -fingerprint -sha256` prints it: `sha256:HEX`.
+    /// The SHA-256 of the DER of the client's certificate, as `openssl x509 -fingerprint -sha256` prints
+    /// it: `sha256:HEX`.
     Certificate([u8; 32]),
 }
 
-/// The clients that may use a device; by default all that come in at all.
+/// The clients that may use a device; by default every client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allowed(Option<Vec<Identity>>);
 
 impl Allowed {
-    /// These alone; an empty list allows nobody.
+    /// Allows only `identities`; an empty list allows no client.
     pub fn only(identities: Vec<Identity>) -> Self {
         Self(Some(identities))
     }
 
-    /// Whether clients need an identity.
+    /// Returns whether clients need an identity.
     pub fn is_bound(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Whether a client may use the device.
+    /// Returns whether `client` may use the device.
     pub fn contains(&self, client: Option<&Identity>) -> bool {
         match (&self.0, client) {
             (None, _) => true,

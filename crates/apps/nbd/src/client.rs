@@ -1,4 +1,4 @@
-//! Joining an export of a server, up to where requests begin.
+//! The client's handshake with a server, up to the point where requests may begin.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -13,11 +13,11 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
 use crate::proto::{Joining, Offer, Unwilling};
 
-/// How long a server may take for each step of the handshake.
+/// Time limit for each read and write of the handshake.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// The port that the protocol has.
+/// The port assigned to NBD.
 const PORT: u16 = 10809;
-/// What is read at once.
+/// Bytes per read.
 const READ_BYTES: usize = 4096;
 
 /// An export of a server, as `nbd://HOST[:PORT]/NAME` or `nbd+unix:///NAME?socket=PATH` names it.
@@ -33,47 +33,47 @@ enum Place {
     Unix(PathBuf),
 }
 
-/// A text that names no export.
+/// Why a URI names no export.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// It wants TLS.
+    /// The URI asks for TLS.
     #[error("the kernel's client does not speak TLS")]
     Tls,
-    /// It is something else.
+    /// The URI has another form.
     #[error("'{0}' is not nbd://HOST[:PORT]/NAME or nbd+unix:///NAME?socket=PATH")]
     Form(String),
 }
 
-/// Why an export was not joined.
+/// Why the handshake failed.
 #[derive(Debug, thiserror::Error)]
 pub enum JoinError {
-    /// There is no connection, or it ended.
+    /// The connection could not be made, or it ended.
     #[error(transparent)]
     Socket(#[from] io::Error),
-    /// The server does not want to.
+    /// The server refused, or its answer was not valid.
     #[error(transparent)]
     Unwilling(#[from] Unwilling),
 }
 
-/// A connection that has chosen its export; requests may begin.
+/// A connection whose handshake has chosen an export; requests may begin.
 #[derive(Debug)]
 pub struct Joined {
-    /// Blocking, without time-outs.
+    /// The socket, in blocking mode and without time-outs.
     pub socket: OwnedFd,
-    /// What the server says of the export.
+    /// The server's description of the export.
     pub offer: Offer,
 }
 
 impl Target {
-    /// At a Unix socket.
+    /// Names an export at a Unix socket.
     pub fn unix(path: impl Into<PathBuf>, name: impl Into<String>) -> Self {
         Self { place: Place::Unix(path.into()), name: name.into() }
     }
 
-    /// Reads a URI.
+    /// Parses a URI.
     ///
     /// # Errors
-    /// It is none of an export that can be joined here.
+    /// The URI has another form, or asks for TLS.
     pub fn parse(uri: &str) -> Result<Self, TargetError> {
         let form = || TargetError::Form(uri.to_owned());
         let (scheme, rest) = uri.split_once("://").ok_or_else(form)?;
@@ -87,7 +87,7 @@ impl Target {
 
     fn tcp(rest: &str) -> Option<Self> {
         let (place, name) = rest.split_once('/').unwrap_or((rest, ""));
-        // An address of IPv6 stands in brackets, as it has colons of its own.
+        // An IPv6 address is enclosed in brackets, since it contains colons.
         let (host, port) = match place.strip_prefix('[') {
             Some(bracketed) => {
                 let (host, behind) = bracketed.split_once(']')?;
@@ -110,10 +110,10 @@ impl Target {
         Some(Self::unix(unescaped(socket)?, unescaped(name)?))
     }
 
-    /// Connects and chooses the export.
+    /// Connects and negotiates the export.
     ///
     /// # Errors
-    /// There is no connection, or the server does not want to.
+    /// The connection failed, or the server refused the export.
     pub fn join(&self) -> Result<Joined, JoinError> {
         match &self.place {
             Place::Tcp { host, port } => {
@@ -144,7 +144,7 @@ impl Target {
             output.write_all(&out)?;
             out.clear();
             match offer {
-                // What the server has said too early the kernel would miss.
+                // The kernel, which takes over the socket, would miss bytes that were already read.
                 Some(_) if !from.is_empty() => return Err(Unwilling::Answer.into()),
                 Some(offer) => return Ok(offer),
                 None => {}
@@ -175,13 +175,13 @@ impl fmt::Display for Target {
     }
 }
 
-/// How long reads and writes of a socket may take.
+/// Sets the time limits of the socket's reads and writes.
 fn limit(socket: impl AsFd, time: Option<Duration>) -> io::Result<()> {
     set_socket_timeout(&socket, Timeout::Recv, time)?;
     Ok(set_socket_timeout(&socket, Timeout::Send, time)?)
 }
 
-/// A part of a URI with `%XX` for bytes that may not stand there.
+/// Decodes `%XX` in a part of a URI. Returns `None` if an escape or the UTF-8 is not valid.
 fn unescaped(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -236,7 +236,7 @@ mod tests {
         }
     }
 
-    /// What comes of a server that says this and goes.
+    /// Returns the error of joining a server that sends `words` and then shuts down its side.
     fn told(what: &'static str, words: &'static [u8]) -> JoinError {
         let path = std::env::temp_dir().join(format!("loligo-join-{what}.{}", std::process::id()));
         let listener = UnixListener::bind(&path).expect("room");

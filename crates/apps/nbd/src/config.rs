@@ -1,4 +1,4 @@
-//! The file that says what to serve.
+//! The configuration file: sockets, TLS and exports.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use serde::Deserialize;
 use crate::access::{Allowed, Identity};
 use crate::tls::{CertificateFiles, TlsFiles};
 
-/// What `loligo nbd serve --config` reads, in TOML.
+/// The configuration that `loligo nbd serve --config` reads, in TOML.
 ///
 /// ```
 /// let config = loligo_nbd::Config::parse(r#"
@@ -36,37 +36,37 @@ use crate::tls::{CertificateFiles, TlsFiles};
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Config {
-    /// Addresses.
+    /// TCP addresses to listen on.
     pub listen: Vec<SocketAddr>,
-    /// Unix sockets.
+    /// Unix sockets to listen on.
     pub unix: Vec<PathBuf>,
-    /// The socket at which it is controlled.
+    /// Path of the control socket.
     pub control: Option<PathBuf>,
-    /// Certificates and keys.
+    /// Certificates and shared keys.
     pub tls: Option<Tls>,
-    /// Devices.
+    /// The devices.
     pub export: Vec<Export>,
 }
 
-/// Certificates and keys, in PEM, and keys that are shared in advance.
+/// Certificates and their keys, in PEM, and pre-shared keys.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Tls {
     /// The server's certificate.
     pub certificate: Option<PathBuf>,
-    /// Its key.
+    /// The certificate's private key.
     pub key: Option<PathBuf>,
-    /// Who signs clients' certificates.
+    /// The authority that signs clients' certificates.
     pub client_authority: Option<PathBuf>,
-    /// Keys of clients, as `psktool` writes them.
+    /// Pre-shared keys of clients, in the format of `psktool`.
     pub psk: Option<PathBuf>,
 }
 
 impl Tls {
-    /// What TLS is to stand on.
+    /// The files that TLS needs.
     ///
     /// # Errors
-    /// What is missing.
+    /// The certificate or its key is missing.
     pub fn files(self) -> Result<TlsFiles, &'static str> {
         let certificates = match (self.certificate, self.key, self.client_authority) {
             (Some(certificate), Some(key), client_authority) => {
@@ -88,23 +88,23 @@ impl Tls {
 pub struct Export {
     /// Its name.
     pub name: String,
-    /// What it stands on.
+    /// The back end, as a `Spec` is written.
     pub spec: String,
-    /// For people.
+    /// A description for people.
     #[serde(default)]
     pub description: String,
-    /// It shall only be read.
+    /// Clients may only read.
     #[serde(default)]
     pub read_only: bool,
-    /// The clients that may use it, as [`Identity`] reads them; without, all that come in.
+    /// The clients that may use it, in the syntax of [`Identity`]; `None` allows every client.
     pub allow: Option<Vec<String>>,
 }
 
 impl Export {
-    /// Who may use it.
+    /// The clients that may use it.
     ///
     /// # Errors
-    /// What is no identity.
+    /// The entry of `allow` that is no identity.
     pub fn allowed(&self) -> Result<Allowed, String> {
         let Some(these) = &self.allow else { return Ok(Allowed::default()) };
         let these: Result<Vec<Identity>, String> = these.iter().map(|text| text.parse()).collect();
@@ -113,18 +113,18 @@ impl Export {
 }
 
 impl Config {
-    /// Reads a text.
+    /// Parses a configuration.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// The syntax error and its position.
     pub fn parse(text: &str) -> Result<Self, String> {
         toml::from_str(text).map_err(|e| e.to_string())
     }
 
-    /// Reads a file.
+    /// Reads and parses a file.
     ///
     /// # Errors
-    /// It cannot be read; what is wrong with it, and where.
+    /// The file cannot be read, or the syntax error and its position.
     pub fn load(path: &Path) -> Result<Self, String> {
         Self::parse(&std::fs::read_to_string(path).map_err(|e| e.to_string())?)
     }

@@ -1,4 +1,4 @@
-//! The commands of the control socket: an admin socket with devices.
+//! The commands of the control socket, which is an admin socket with commands for devices.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -10,8 +10,8 @@ use tokio::runtime::Handle;
 use crate::backend::{BackendState, Spec};
 use crate::device::{Definition, Info, Phase, Registry};
 
-/// Adds `nbd add`, `nbd rm`, `nbd ls`, `nbd resize`, `nbd suspend` and `nbd resume`. What they do is done by
-/// tasks of `runtime`, since the socket's thread has other requests to listen to.
+/// Adds the commands `nbd add`, `nbd rm`, `nbd ls`, `nbd resize`, `nbd suspend` and `nbd resume`. They
+/// run in tasks of `runtime`, so that the socket's thread can accept further requests meanwhile.
 pub fn register(admin: &Admin, registry: &Arc<Registry>, runtime: &Handle) {
     let commands = Commands { registry: Arc::clone(registry), runtime: runtime.clone() };
     let of = |prefix, help, run: Run| {
@@ -89,7 +89,7 @@ fn told(done: Result<(), impl Display>) -> Answer {
     done.map(|()| String::new()).map_err(|e| Failure::new(e.to_string()))
 }
 
-/// The empty name is one, too.
+/// The name of the device; if the argument is missing, the empty name, which is a valid one.
 fn name(request: &Request) -> &str {
     request.arg("name").unwrap_or_default()
 }

@@ -1,4 +1,5 @@
-//! A gateway: any number of block devices over the NBD protocol, of which none feels another.
+//! A gateway that serves any number of block devices over the NBD protocol. No device slows down
+//! another.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -16,19 +17,20 @@
 //! ```
 //!
 //! - [`proto`] is the protocol without I/O: the handshake, requests, replies.
-//! - [`Backend`] is what a device stands on: [`Memory`], a [`LocalFile`], an image ([`Rbd`]) or a [`Striped`]
-//!   file, as a [`Spec`] says it.
-//! - [`Registry`] is the table of devices. To find one takes no lock, to add or remove one replaces the
-//!   table; each device has a lane in which it is opened, resized, suspended and closed, so that a back end
-//!   that is stuck delays its own device alone.
-//! - [`Server`] listens at sockets, with TLS if it is given [certificates or shared keys](tls).
-//! - [`pace`] is how a worker waits for requests where they come densely.
-//! - [`Config`] is the file that says what to serve, [`control`] the commands of the control socket.
-//! - [`kernel`] attaches exports, ours or others', to this machine's kernel, whose client does the I/O; a
-//!   [`Target`] says which.
+//! - [`Backend`] stores a device's data: [`Memory`], a [`LocalFile`], an image ([`Rbd`]) or a
+//!   [`Striped`] file. A [`Spec`] names it.
+//! - [`Registry`] is the table of devices. A lookup takes no lock; adding or removing a device replaces
+//!   the table. Each device has a lane in which it is opened, resized, suspended and closed, so that a
+//!   stuck back end delays only its own device.
+//! - [`Server`] listens on sockets, with TLS if it is given [certificates or shared keys](tls).
+//! - [`pace`] decides how a worker waits for requests when they arrive densely.
+//! - [`Config`] is the file that lists the exports; [`control`] holds the commands of the control
+//!   socket.
+//! - [`kernel`] attaches an export of any NBD server to this machine's kernel, whose client does the
+//!   I/O. A [`Target`] names the export.
 //!
-//! What this crate refuses to do: it does not speak the older handshake (oldstyle), does no I/O as a client,
-//! and keeps no data: what it has answered its back end has.
+//! Not supported: the older handshake (oldstyle) and I/O as a client. The gateway keeps no data: whatever it
+//! has acknowledged is in the back end.
 #![forbid(unsafe_code)]
 
 mod access;

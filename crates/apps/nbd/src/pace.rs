@@ -1,23 +1,27 @@
-//! How a worker waits for requests when they come densely.
+//! How a worker waits for requests when they arrive densely.
 //!
-//! A client with many requests in flight sends the next one while the last one is carried out. A worker that
-//! sleeps until the socket wakes it is then woken by almost every request, which costs either side more than
-//! the request itself, and the kernel likes to put it on the processor of the client that woke it, where both
-//! take turns. So where requests come densely, a worker that has nothing left to do sleeps for a moment that
-//! does not depend on the socket, as network cards hold back their interrupts, and then takes all that has
-//! come.
+//! A client with many requests in flight sends the next request while the last one is carried out. A
+//! worker that sleeps until the socket wakes it is then woken by almost every request. Each wakeup costs
+//! both sides more than the request itself, and the kernel tends to place the worker on the processor of
+//! the client that woke it, where the two then alternate. Therefore, when requests arrive densely, an
+//! idle worker sleeps for a short time that does not depend on the socket, as network cards moderate
+//! their interrupts, and then handles everything that has arrived.
 //!
-//! | it | as long as |
+//! | the worker | as long as |
 //! |---|---|
-//! | is woken by each request | fewer than [`Pace::DENSE`] requests come a second, or the last trial did not pay |
-//! | looks after a pause | as many come, and no fewer than before it began: that is tried again four times a second |
+//! | is woken by each request | fewer than [`Pace::DENSE`] requests arrive per second, or pauses do not pay |
+//! | polls after a pause | as many arrive, and pauses have paid: no fewer arrive than without |
 //!
-//! A thread whose pauses last much longer than it asked shares its processor with one that runs all the time,
-//! mostly the client itself, be another processor idle or not; the kernel takes up to a second to part them.
-//! Then the thread asks to be put elsewhere.
+//! Four times a second the rate without pauses is measured again.
 //!
-//! A pause is as long as eight requests take to come, 10 µs at least and what [`Pace::new`] was given at
-//! most, and there is none after a look that found nothing. Measured in docs/measurements.
+//! If a thread's pauses last much longer than requested, the thread shares its processor with one that
+//! runs all the time, mostly the client itself, even if another processor is idle. The kernel takes up
+//! to a second to separate them. In that case the thread asks the kernel to move it to another
+//! processor.
+//!
+//! A pause lasts as long as eight requests take to arrive, at least 10 µs and at most the `pause_max` of
+//! [`Pace::new`]. A poll that found no request is not followed by a pause. Figures are in
+//! docs/measurements.
 
 use std::cell::{Cell, RefCell};
 use std::num::NonZero;
@@ -26,26 +30,27 @@ use std::time::{Duration, Instant};
 
 use rustix::thread::{sched_getaffinity, sched_getcpu, sched_setaffinity};
 
-/// Requests that a pause shall bring.
+/// Requests that a pause should gather.
 const GATHER: f64 = 8.0;
 const PAUSE_MIN: Duration = Duration::from_micros(10);
-/// How long is counted before it is judged, woken by each request and with pauses.
+/// Lengths of the measured windows, without pauses (woken by each request) and with them.
 const WOKEN_WINDOW: Duration = Duration::from_millis(4);
 const PAUSED_WINDOW: Duration = Duration::from_millis(8);
-/// Windows with pauses before it is looked what comes without.
+/// Number of windows with pauses before the rate without pauses is measured again.
 const WINDOWS_MAX: u32 = 32;
-/// A trial has paid if so much of the former rate is left; what is lost by chance is less.
+/// A trial has paid if at least this share of the rate without pauses is left; random fluctuation is
+/// smaller.
 const KEPT_MIN: f64 = 0.85;
-/// How long no trial is made after one that has not paid: doubled each time up to the second one.
+/// Time without trials after one that has not paid: doubled each time, up to `HOLD_MAX`.
 const HOLD_MIN: Duration = Duration::from_millis(50);
 const HOLD_MAX: Duration = Duration::from_secs(1);
 
-/// What a pause may last longer than it was asked to.
+/// A pause is late if it lasts this much longer than requested.
 const LATE: Duration = Duration::from_micros(500);
-/// Late pauses one after the other before the thread goes elsewhere.
+/// Consecutive late pauses before the thread moves to another processor.
 const LATE_MAX: u32 = 2;
-/// How long it stays where it went, at least: doubled each time that it was late there, too, as it is where
-/// all processors are busy.
+/// Minimum time between two moves of the thread: doubled each time pauses are late after a move too, as
+/// they are when all processors are busy.
 const STAY_MIN: Duration = Duration::from_millis(20);
 const STAY_MAX: Duration = Duration::from_secs(2);
 
@@ -54,20 +59,19 @@ thread_local! {
     static PACE: RefCell<Option<Pace>> = const { RefCell::new(None) };
 }
 
-/// This thread has taken so many requests.
+/// Counts requests that this thread has taken.
 pub(crate) fn taken(requests: u32) {
     TAKEN.set(TAKEN.get().wrapping_add(requests));
 }
 
-/// To be called by a worker that has nothing to do, before it sleeps until it is woken
-/// ([`on_thread_park`](tokio::runtime::Builder::on_thread_park)): pauses, if that pays. `pause_max` is that
-/// of [`Pace::new`].
+/// Pauses, if that pays. A worker calls it when it has nothing to do, before it sleeps until it is woken
+/// ([`on_thread_park`](tokio::runtime::Builder::on_thread_park)). `pause_max` is that of [`Pace::new`].
 pub fn before_sleep(pause_max: Duration) {
     let (taken, now) = (TAKEN.replace(0), Instant::now());
     let pause = PACE.with_borrow_mut(|pace| {
         let pace = pace.get_or_insert_with(|| {
-            // Without it the kernel adds up to 50 µs. If it cannot be had pauses are longer, and are given up
-            // if they do not pay.
+            // The default timer slack adds up to 50 µs. If it cannot be lowered, pauses are longer, and are
+            // given up if they do not pay.
             let _ = rustix::thread::set_current_timer_slack(NonZero::new(1));
             Pace::new(pause_max, now)
         });
@@ -79,12 +83,12 @@ pub fn before_sleep(pause_max: Duration) {
     let is_displaced =
         PACE.with_borrow_mut(|pace| pace.as_mut().is_some_and(|pace| pace.paused(woken, woken - now, pause)));
     if is_displaced {
-        // Where the kernel does not allow it, it stays where it is.
+        // If the kernel refuses, the thread stays on its processor.
         let _ = go_elsewhere();
     }
 }
 
-/// Has the kernel put this thread on another processor than this one, of those that it may use.
+/// Makes the kernel move this thread to another of the processors that it may use.
 fn go_elsewhere() -> rustix::io::Result<()> {
     let allowed = sched_getaffinity(None)?;
     let mut others = allowed;
@@ -96,17 +100,17 @@ fn go_elsewhere() -> rustix::io::Result<()> {
     sched_setaffinity(None, &allowed)
 }
 
-/// One worker's: when to pause and for how long. It reads no clock.
+/// Decides when one worker pauses and for how long. It does not read the clock.
 #[derive(Debug)]
 pub struct Pace {
     pause_max: Duration,
     window: Window,
     wait: Wait,
-    /// Requests a second in the last window without pauses.
+    /// Requests per second in the last window without pauses.
     woken_rate: f64,
     held_until: Instant,
     hold: Duration,
-    /// Late pauses one after the other.
+    /// Consecutive late pauses.
     late: u32,
     stays_until: Instant,
     stay: Duration,
@@ -125,10 +129,10 @@ enum Wait {
 }
 
 impl Pace {
-    /// Requests a second from which on a worker may pause: with fewer there is little to gather.
+    /// Requests per second from which on a worker may pause: at lower rates a pause gathers too little.
     pub const DENSE: f64 = 40_000.0;
 
-    /// Nothing has come yet. With a `pause_max` of 0 there is never a pause.
+    /// Creates the state of a worker that has taken no request. With a `pause_max` of 0 it never pauses.
     pub fn new(pause_max: Duration, now: Instant) -> Self {
         Self {
             pause_max,
@@ -143,7 +147,8 @@ impl Pace {
         }
     }
 
-    /// A pause that was to be so long has lasted so long: whether the thread should go elsewhere.
+    /// Records that a pause requested as `pause` has taken `lasted`. Returns whether the thread should
+    /// move to another processor.
     pub fn paused(&mut self, now: Instant, lasted: Duration, pause: Duration) -> bool {
         let has_stayed = now >= self.stays_until;
         if lasted < pause + LATE {
@@ -155,7 +160,7 @@ impl Pace {
         let goes = self.late >= LATE_MAX && has_stayed;
         if goes {
             self.late = 0;
-            // What came meanwhile says nothing of what pauses bring.
+            // The requests of this window do not show the effect of pauses.
             self.window = Window { began: now, requests: 0 };
             self.stays_until = now + self.stay;
             self.stay = (self.stay * 2).min(STAY_MAX);
@@ -163,8 +168,9 @@ impl Pace {
         goes
     }
 
-    /// What to do now that `taken` requests have been taken since the last call and there are no more: pause
-    /// for so long, or sleep until the next one.
+    /// Called when the worker has taken `taken` requests since the last call and no more are there.
+    /// Returns the length of the pause to make, or `None` if the worker should sleep until the next
+    /// request.
     pub fn pause(&mut self, now: Instant, taken: u32) -> Option<Duration> {
         if self.pause_max.is_zero() {
             return None;
@@ -183,7 +189,7 @@ impl Pace {
         }
     }
 
-    /// How to wait in the next window after one with so many requests a second.
+    /// Returns how to wait in the next window, after one with `rate` requests per second.
     fn judge(&mut self, now: Instant, rate: f64) -> Wait {
         let Wait::Paused { pause, windows } = self.wait else {
             self.woken_rate = rate;
@@ -217,7 +223,8 @@ mod tests {
 
     const PAUSE_MAX: Duration = Duration::from_micros(50);
 
-    /// A worker's time: each cycle of `cycle` plus the pause brings what `brings` makes of it.
+    /// Simulates a worker: a cycle takes `cycle` plus the pause, and yields as many requests as `brings`
+    /// returns.
     struct Worker {
         pace: Pace,
         now: Instant,
@@ -245,7 +252,7 @@ mod tests {
 
     const CYCLE: Duration = Duration::from_micros(8);
 
-    /// A request each 8 µs, whoever sleeps.
+    /// One request per 8 µs, independent of the worker.
     fn steady(elapsed: Duration) -> u32 {
         (elapsed.as_micros() / 8) as u32
     }
@@ -254,7 +261,7 @@ mod tests {
     fn dense_requests_are_gathered() {
         let mut worker = Worker::new(PAUSE_MAX);
         worker.run(Duration::from_secs(1), CYCLE, steady);
-        // 125,000 requests: with pauses of 50 µs they come by seven.
+        // 125,000 requests: with pauses of 50 µs about seven arrive per cycle.
         assert!(worker.pauses > 15_000 && worker.cycles < 20_000, "{} of {}", worker.pauses, worker.cycles);
     }
 
@@ -270,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_client_that_waits_for_each_answer_is_not_held_up() {
-        // One request per look, however long the pause.
+        // One request per poll, however long the pause.
         let mut worker = Worker::new(PAUSE_MAX);
         worker.run(Duration::from_secs(10), CYCLE, |_| 1);
         let share = f64::from(worker.pauses) / f64::from(worker.cycles);
@@ -281,7 +288,8 @@ mod tests {
     fn pauses_end_with_the_load() {
         let mut worker = Worker::new(PAUSE_MAX);
         worker.run(Duration::from_secs(1), CYCLE, steady);
-        // The last look may find something, and is paused after; then it sleeps as long as nothing comes.
+        // The last polls may find requests and be followed by pauses; then the worker sleeps until
+        // requests arrive.
         let before = worker.pauses;
         worker.run(Duration::from_secs(1), Duration::from_millis(1), |_| 1);
         assert!(worker.pauses - before <= 8, "{}", worker.pauses - before);
@@ -304,7 +312,7 @@ mod tests {
         assert_eq!(moves(&mut pace, 10_000, 60), 0);
         assert_eq!(moves(&mut pace, 1, 3000) + moves(&mut pace, 1, 60) + moves(&mut pace, 1, 3000), 0);
         assert_eq!(moves(&mut pace, 1, 60) + moves(&mut pace, 2, 3000), 1, "at once");
-        // Where it is late everywhere it soon stays: after 20 ms, 40, 80 and so on.
+        // If pauses are late everywhere, moves soon become rare: after 20 ms, 40 ms, 80 ms and so on.
         let in_vain = moves(&mut pace, 1000, 3000);
         assert!((5..9).contains(&in_vain), "{in_vain}");
         assert_eq!(moves(&mut pace, 100_000, 60) + moves(&mut pace, 2, 3000), 1, "at once again");

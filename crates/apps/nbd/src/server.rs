@@ -1,4 +1,4 @@
-//! Listening.
+//! The listening sockets.
 
 use std::fs;
 use std::io;
@@ -18,27 +18,27 @@ use crate::connection::{self, House};
 use crate::device::Registry;
 use crate::tls::Acceptor;
 
-/// Clients that use devices at a time, at most; fewer, if the process may not open so many files. More are
-/// refused.
+/// Maximum number of clients that use devices at a time; lower if the process may open fewer files.
+/// Further clients are refused.
 const CLIENTS_MAX: usize = 8192;
-/// Memory for writes that have begun to arrive, of all clients.
+/// Memory for writes that have begun to arrive, summed over all clients.
 const BEGUN_BYTES_MAX: usize = 256 << 20;
-/// A pause after an accept that failed, as it does when there is no file descriptor left.
+/// Pause after a failed accept, which fails for example when no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 
-/// A gateway that listens. Dropped, it listens no more; clients that it has stay. [`Server::close`] tells
-/// them to go.
+/// A gateway that listens. Dropping it stops listening but keeps the connected clients;
+/// [`Server::close`] disconnects them.
 pub struct Server {
     house: Arc<House>,
     lobby: Arc<Lobby>,
     listening: JoinSet<()>,
-    /// Files of sockets, which go with it.
+    /// Paths of Unix sockets, removed on drop.
     paths: Vec<PathBuf>,
 }
 
 impl Server {
-    /// Listens nowhere yet. Lets the process open as many files as the system allows it to. With `tls`,
-    /// clients are told nothing without it.
+    /// Creates a server that does not listen yet. Raises the process's limit of open files as far as the
+    /// system allows. With `tls`, a client must start TLS before it learns anything about exports.
     pub fn new(registry: Arc<Registry>, tls: Option<Acceptor>) -> Self {
         loligo_msgr::raise_limit();
         let limits = AdmissionLimits::of_process();
@@ -56,10 +56,10 @@ impl Server {
         }
     }
 
-    /// Listens at an address too; returns where, since port 0 takes a free one.
+    /// Listens on an additional address. Returns the bound address, since port 0 selects a free port.
     ///
     /// # Errors
-    /// What the system says.
+    /// The system's error.
     pub async fn listen(&mut self, addr: SocketAddr) -> io::Result<SocketAddr> {
         let listener = TcpListener::bind(addr).await?;
         let addr = listener.local_addr()?;
@@ -68,7 +68,7 @@ impl Server {
             loop {
                 match listener.accept().await {
                     Ok((stream, from)) => {
-                        // An error says that the client has gone already.
+                        // An error means that the client has already disconnected.
                         if stream.set_nodelay(true).is_ok() {
                             accepter.admit(stream, from.ip());
                         }
@@ -80,11 +80,11 @@ impl Server {
         Ok(addr)
     }
 
-    /// Listens at a Unix socket too, to which only its owner may connect. A socket that nobody listens at any
-    /// more is replaced.
+    /// Listens on an additional Unix socket, to which only its owner may connect. A stale socket file,
+    /// on which no process listens, is replaced.
     ///
     /// # Errors
-    /// What the system says.
+    /// `AddrInUse` if the path exists and is no stale socket; else the system's error.
     pub fn listen_unix(&mut self, path: &Path) -> io::Result<()> {
         let found = fs::symlink_metadata(path);
         let is_left_over = found.as_ref().is_ok_and(|found| found.file_type().is_socket())
@@ -108,7 +108,7 @@ impl Server {
         Ok(())
     }
 
-    /// Tells all clients to go, removes all devices, and ends.
+    /// Disconnects all clients, removes all devices and stops listening.
     pub async fn close(mut self) {
         self.listening.abort_all();
         self.house.registry.close().await;
@@ -127,27 +127,28 @@ impl Drop for Server {
     }
 }
 
-/// What takes clients in.
+/// Admits clients.
 struct Accepter {
     house: Arc<House>,
     lobby: Arc<Lobby>,
 }
 
 impl Accepter {
-    /// Serves a client in a task of its own. Where too many have not chosen a device yet, one of them goes.
+    /// Serves a client in its own task. If too many clients have not chosen a device yet, the lobby
+    /// evicts one of them.
     fn admit<S>(&self, stream: S, from: IpAddr)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
         let (house, seat) = (Arc::clone(&self.house), self.lobby.enter(from));
         tokio::spawn(async move {
-            // Why a client's connection has ended is the client's business.
+            // The result is dropped: the reason why a connection ended concerns only its client.
             let _ = connection::serve(stream, &house, seat).await;
         });
     }
 
-    /// An accept has failed, for want of descriptors most likely: a client that has not chosen a device yet
-    /// goes.
+    /// Called after a failed accept, most likely for want of file descriptors: evicts a client that has
+    /// not chosen a device yet, then pauses.
     async fn make_room(&self) {
         self.lobby.evict();
         tokio::time::sleep(ACCEPT_PAUSE).await;

@@ -1,5 +1,5 @@
-//! Goal: what clients and back ends do wrong harms nobody else. Method: a gateway over real sockets, clients
-//! that send any bytes, back ends that hang.
+//! Goal: faults of clients and back ends do not affect other clients. Method: a gateway over real
+//! sockets, clients that send arbitrary bytes, back ends that hang.
 
 mod client;
 
@@ -27,15 +27,15 @@ struct Stuck {
     seen: Arc<Seen>,
 }
 
-/// What a stuck back end tells.
+/// Observations about a stuck back end.
 #[derive(Default)]
 struct Seen {
     under_way: AtomicUsize,
-    /// I/Os that were under way when it was closed.
+    /// I/Os in flight when it was closed.
     at_close: OnceLock<usize>,
 }
 
-/// An I/O under way, which takes a while to be given up.
+/// An I/O in flight, whose drop takes a while.
 struct UnderWay(Arc<Seen>);
 
 impl Drop for UnderWay {
@@ -82,7 +82,7 @@ impl Backend for Stuck {
     }
 }
 
-/// Memory that others make longer; it sees that when it looks.
+/// Memory that others extend; its size changes only on refresh.
 struct Shared {
     memory: Memory,
     longer: Arc<AtomicU64>,
@@ -133,7 +133,7 @@ struct Gateway {
 }
 
 impl Gateway {
-    /// With a device `free` of a megabyte, a `large` one, and one `stuck`.
+    /// Starts a gateway with a device `free` of 1 MiB, a `large` one, and one `stuck`.
     async fn start() -> Self {
         let registry = Registry::new(Opener::local(), Handle::current());
         let stuck = watch::channel(true).0;
@@ -199,7 +199,7 @@ async fn a_client_is_told_the_size_that_others_have_made_of_it() {
     assert_eq!(before.read(4096, 1).await, Err(22));
     longer.store(8192, Ordering::SeqCst);
     assert_eq!(gateway.client("shared").await.size, 8192);
-    // What is known by then holds for all of its clients.
+    // The refreshed size holds for all clients of the device.
     assert_eq!(before.read(4096, 1).await, Ok(vec![0]));
 }
 
@@ -214,7 +214,8 @@ async fn a_back_end_that_is_stuck_delays_its_own_requests_alone() {
     for n in 0..100 {
         assert_eq!(free.write(n, b"x").await, 0);
     }
-    // Neither does it delay who comes, goes, asks what there is, or changes other devices.
+    // The stuck device does not delay clients that connect, disconnect or list exports, nor changes of
+    // other devices.
     let registry = &gateway.registry;
     registry.add(definition("new", "memory:4K")).await.expect("memory");
     registry.resize("new", 8192).await.expect("nothing is under way");
@@ -243,7 +244,7 @@ async fn a_device_in_use_is_removed_only_by_force_and_its_clients_are_told() {
     let gateway = Gateway::start().await;
     let mut waiting = gateway.client("stuck").await;
     waiting.send(READ, 9, 0, 4096, b"").await;
-    // What is under way is known once the server has read it.
+    // Requests are in flight once the server has read them.
     sleep(Duration::from_millis(20)).await;
     let refused = gateway.registry.remove("stuck", false).await;
     assert_eq!(refused, Err(DeviceError::InUse { name: "stuck".to_owned(), clients: 1 }));
@@ -252,14 +253,14 @@ async fn a_device_in_use_is_removed_only_by_force_and_its_clients_are_told() {
         async move { registry.remove("stuck", true).await }
     });
     assert_eq!(timeout(PATIENCE, waiting.reply()).await.expect("told").expect("an answer"), (SHUTDOWN, 9));
-    // Whoever asks again is told again, and is let go when it goes.
+    // A further request is answered the same way, and the client can disconnect.
     waiting.send(READ, 10, 0, 1, b"").await;
     assert_eq!(waiting.reply().await.expect("an answer"), (SHUTDOWN, 10));
     waiting.send(DISC, 11, 0, 0, b"").await;
     assert!(waiting.is_over().await);
     removed.await.expect("it ends").expect("it is removed");
     assert!(Client::connect(gateway.addr, "stuck").await.is_err(), "there is none any more");
-    // One that does not go is dropped.
+    // A client that does not disconnect is dropped.
     let mut stubborn = gateway.client("free").await;
     gateway.registry.remove("free", true).await.expect("it is removed");
     assert!(timeout(PATIENCE, stubborn.is_over()).await.expect("in time"));
@@ -278,7 +279,7 @@ async fn a_back_end_is_closed_when_nothing_is_under_way() {
         }
     };
     timeout(PATIENCE, begun).await.expect("requests are begun as they come");
-    // The client goes, and the device at the first moment at which it is not in use.
+    // The client disconnects, and the device is removed as soon as it is unused.
     drop(waiting);
     let removed = async {
         while gateway.registry.remove("stuck", false).await.is_err() {
@@ -300,7 +301,7 @@ async fn a_client_that_goes_in_the_middle_leaves_nothing_behind() {
         client.stream.write_all(&whole[..cut]).await.expect("it listens");
         drop(client);
     }
-    // One whose requests hang is let go, too.
+    // A disconnected client is cleaned up even if its requests hang.
     let mut hangs = gateway.client("stuck").await;
     hangs.send(WRITE, 1, 0, 4, b"data").await;
     sleep(Duration::from_millis(20)).await;
@@ -320,7 +321,7 @@ async fn requests_to_a_suspended_device_wait() {
     client.send(WRITE, 5, 0, 4, b"data").await;
     client.send(READ, 6, 1 << 19, 4096, b"").await;
     assert!(timeout(Duration::from_millis(20), client.reply()).await.is_err());
-    // While they wait the device becomes smaller than one of them.
+    // While requests wait, the device becomes smaller than the range of one of them.
     gateway.registry.resize("free", 4096).await.expect("memory");
     gateway.registry.resume("free").await.expect("it is suspended");
     let mut answers = Vec::new();
@@ -332,8 +333,8 @@ async fn requests_to_a_suspended_device_wait() {
     assert_eq!(client.read(0, 4).await, Ok(b"data".to_vec()));
 }
 
-/// Requests whose data are long, many at once, of a client that reads nothing for a while: the server takes
-/// in no more than its bounds allow, and loses nothing.
+/// A client sends many long requests at once and reads nothing for a while: the server accepts no more
+/// than its bounds allow, and loses nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_client_that_does_not_read_is_not_read_from() {
     const READS: u64 = 400;
@@ -353,7 +354,7 @@ async fn a_client_that_does_not_read_is_not_read_from() {
     }
 }
 
-/// Each gets the error of the protocol's, and the connection is as good as before.
+/// Each invalid request gets the protocol's error, and the connection stays usable.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_make_no_sense_are_answered_and_change_nothing() {
     const SIZE: u64 = 1 << 20;
@@ -373,7 +374,7 @@ async fn requests_that_make_no_sense_are_answered_and_change_nothing() {
         (READ, u64::MAX, u32::MAX, invalid),
         (FLUSH, 1, 0, invalid),
         (FLUSH, 0, 1, invalid),
-        // Nobody has asked for a context, nor for structured replies.
+        // The client has selected no context and no structured replies.
         (BLOCK_STATUS, 0, 4096, invalid),
         (8, 0, 0, invalid),
         (0xffff, 0, 0, invalid),
@@ -384,7 +385,7 @@ async fn requests_that_make_no_sense_are_answered_and_change_nothing() {
     }
     assert_eq!(client.write(SIZE - 4, b"too long").await, no_space);
     assert_eq!(client.write(u64::MAX, b"x").await, no_space);
-    // Flags that a command does not have: FUA is allowed everywhere, all others somewhere.
+    // Flags that a command does not have: FUA is allowed everywhere, each other flag with some command.
     for (command, flags) in
         [(READ, 1 << 2), (READ, 1 << 5), (WRITE_ZEROES, 1 << 3), (FLUSH, 1 << 1), (TRIM, 1 << 15)]
     {
@@ -398,7 +399,7 @@ async fn requests_that_make_no_sense_are_answered_and_change_nothing() {
     other.send(READ, 79, 0, (32 << 20) + 1, b"").await;
     assert_eq!(other.reply().await.expect("an answer"), (too_large, 79));
     assert_eq!(client.read(SIZE - 8, 8).await, Ok(b"the last".to_vec()));
-    // All kinds at once are answered, each once.
+    // All kinds of requests at once are answered, each once.
     let all: Vec<u8> = (0..64).flat_map(|n| Client::request(9 + n as u16, n, n, 1, b"")).collect();
     client.stream.write_all(&all).await.expect("it listens");
     for n in 0..64 {
@@ -407,7 +408,7 @@ async fn requests_that_make_no_sense_are_answered_and_change_nothing() {
     }
 }
 
-/// There is no telling where the next request would begin.
+/// After a wrong magic the next request's start is unknown.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn requests_that_cannot_be_told_apart_end_their_connection() {
     let gateway = Gateway::start().await;
@@ -421,7 +422,7 @@ async fn requests_that_cannot_be_told_apart_end_their_connection() {
     {
         let mut client = gateway.client("free").await;
         assert_eq!(client.write(0, b"x").await, 0);
-        // Whole and in order before it: answered.
+        // The valid requests before it are answered.
         client
             .stream
             .write_all(&[&Client::request(FLUSH, 5, 0, 0, b"")[..], bytes, &other].concat())
@@ -433,8 +434,8 @@ async fn requests_that_cannot_be_told_apart_end_their_connection() {
     gateway.until_nobody_uses("free").await;
 }
 
-/// A handshake's options that make no sense get an error, and a good one behind them goes on; what cannot be
-/// told apart ends the connection.
+/// Invalid options get an error, and a valid one behind them works; bytes that cannot be parsed end the
+/// connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn options_that_make_no_sense_are_answered_or_end_the_connection() {
     let gateway = Gateway::start().await;
@@ -496,7 +497,7 @@ async fn greeted(addr: SocketAddr, flags: &[u8; 4]) -> TcpStream {
     stream
 }
 
-/// The option that is answered, and how; the text is skipped.
+/// The option that is answered, and the kind of answer; skips the text.
 async fn option_answer(stream: &mut TcpStream) -> (u32, u32) {
     let mut head = [0; 20];
     stream.read_exact(&mut head).await.expect("an answer");
@@ -514,7 +515,7 @@ async fn any_bytes_end_their_own_connection_at_most() {
     for round in 0..200 {
         let mut junk: Vec<u8> = (0..rng.usize(1..400)).map(|_| rng.u8(..)).collect();
         if round % 2 == 0 {
-            // A handshake, and requests of which one has been damaged.
+            // A handshake and requests, in which one byte has been damaged.
             let mut good = [&[0, 0, 0, 3][..], b"IHAVEOPT", &[0, 0, 0, 1, 0, 0, 0, 4], b"free"].concat();
             (0..8).for_each(|n| good.extend(Client::request(rng.u16(..9), n, rng.u64(..1 << 19), 8, b"")));
             let at = rng.usize(4..good.len());

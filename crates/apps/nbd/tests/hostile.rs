@@ -1,5 +1,5 @@
-//! Goal: clients that mean harm keep nobody out, take a bounded share of memory, and use no device that is
-//! another's. Method: a gateway over real sockets; counted are sockets and bytes.
+//! Goal: hostile clients cannot keep others out, get a bounded share of memory, and cannot use others'
+//! devices. Method: a gateway over real sockets; sockets and bytes are counted.
 
 #[expect(dead_code, reason = "other tests of the gateway use the rest")]
 mod client;
@@ -15,7 +15,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
-/// Nothing takes this long, unless it never comes.
+/// Longer than any step takes unless it hangs.
 const LONG: Duration = Duration::from_secs(60);
 const MIB: usize = 1 << 20;
 
@@ -33,7 +33,7 @@ async fn gateway() -> (Arc<Registry>, Server, SocketAddr) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn idle_sockets_keep_nobody_out() {
     let (_registry, server, addr) = gateway().await;
-    // The gateway holds the other ends of some.
+    // The gateway holds the other ends of some of the sockets.
     let idle = 10_000.min(loligo_msgr::raise_limit() / 2);
     let mut crowd = Vec::new();
     for _ in 0..idle {
@@ -45,13 +45,13 @@ async fn idle_sockets_keep_nobody_out() {
         assert_eq!(client.read(0, 4096).await, Ok(vec![1; 4096]));
     };
     tokio::time::timeout(LONG, honest).await.expect("it is served");
-    // A second one beside the same crowd.
+    // A second client beside the same crowd.
     let mut client = Client::connect(addr, "disk").await.expect("it serves");
     assert_eq!(client.read(0, 1).await, Ok(vec![1]));
     server.close().await;
 }
 
-/// Bytes of memory that the process has in use.
+/// Resident memory of the process in bytes.
 fn resident_bytes() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it is there");
@@ -63,7 +63,7 @@ fn resident_bytes() -> usize {
 async fn writes_that_do_not_become_whole_have_one_budget() {
     let (_registry, server, addr) = gateway().await;
     let before = resident_bytes();
-    // Each sends 31 of the 32 MiB that it announces, so far as the gateway takes them: 1.2 GiB.
+    // Each sends 31 of the 32 MiB that it announces, as far as the gateway accepts them: 1.2 GiB.
     let mut attackers = Vec::new();
     for _ in 0..40 {
         attackers.push(tokio::spawn(async move {
@@ -79,7 +79,7 @@ async fn writes_that_do_not_become_whole_have_one_budget() {
             std::future::pending::<()>().await;
         }));
     }
-    // Meanwhile others write, also what is long.
+    // Meanwhile other clients write, long data too.
     let mut honest = Client::connect(addr, "disk").await.expect("it serves");
     let data = vec![5; 16 * MIB];
     for round in 0..10_u8 {
@@ -88,7 +88,7 @@ async fn writes_that_do_not_become_whole_have_one_budget() {
         assert_eq!(written, Ok(0), "round {round}");
     }
     let grown = resident_bytes().saturating_sub(before);
-    // The budget, the device, and what sockets and the tests themselves hold.
+    // The budget, the device, and the memory of sockets and of the test itself.
     assert!(grown < 600 * MIB, "{} MiB more in use", grown / MIB);
     attackers.iter().for_each(tokio::task::JoinHandle::abort);
     server.close().await;

@@ -1,5 +1,6 @@
-//! Goal: with shared keys, who has one uses devices, and nobody else is told anything. Method: a gateway over
-//! real sockets, and clients of the same TLS library; stock ones are in the tests of the program.
+//! Goal: a client with a shared key can use devices, and any other client learns nothing. Method: a
+//! gateway over real sockets, and clients of the same TLS library; stock clients are in the tests of the
+//! program.
 
 use std::fs;
 use std::io;
@@ -22,7 +23,7 @@ use tokio::runtime::Handle;
 
 const KEY: [u8; 32] = [7; 32];
 
-/// A file of its own; gone with it.
+/// A key file, removed on drop.
 struct KeyFile(PathBuf);
 
 impl KeyFile {
@@ -44,7 +45,7 @@ impl Drop for KeyFile {
     }
 }
 
-/// `user` has [`KEY`], and so have some others theirs.
+/// A file in which `user` has [`KEY`], and some other users have keys of their own.
 fn keys() -> String {
     let hex = |byte: u8| format!("{byte:02x}").repeat(32);
     format!("other:{}\nuser:{}\nlast:{}\n", hex(1), hex(7), hex(2))
@@ -71,7 +72,7 @@ impl Builder for Keyed {
     }
 }
 
-/// Asks for TLS and begins it.
+/// Sends STARTTLS and does the TLS handshake.
 async fn secured(addr: SocketAddr, client: Keyed) -> io::Result<TlsStream<TcpStream>> {
     let mut stream = TcpStream::connect(addr).await?;
     stream.read_exact(&mut [0; 18]).await?;
@@ -98,7 +99,7 @@ async fn who_has_a_shared_key_uses_devices_and_nobody_else() {
     let mut export = [0; 10];
     client.read_exact(&mut export).await.expect("the export");
     assert_eq!(export[..8], (1u64 << 20).to_be_bytes());
-    // Long enough for many records, both ways.
+    // Long enough for many records in both directions.
     let data: Vec<u8> = (0..500_000u32).map(|n| (n / 3) as u8).collect();
     let request = |command: u8| {
         let head = [&[0x25, 0x60, 0x95, 0x13, 0, 0, 0, command][..], &[0; 7], &[command], &[0; 8]].concat();
@@ -117,7 +118,7 @@ async fn who_has_a_shared_key_uses_devices_and_nobody_else() {
         let refused = secured(addr, Keyed { user, key }).await;
         assert!(refused.is_err(), "{user}");
     }
-    // Without TLS nothing is told, and the connection is of no use.
+    // Without TLS the client learns nothing, and the connection is closed.
     let mut plain = TcpStream::connect(addr).await.expect("it listens");
     plain.write_all(b"\0\0\0\x03IHAVEOPT\0\0\0\x01\0\0\0\x04disk").await.expect("it listens");
     let mut said = Vec::new();
@@ -126,7 +127,7 @@ async fn who_has_a_shared_key_uses_devices_and_nobody_else() {
     server.close().await;
 }
 
-/// Chooses a device after TLS has begun; whether the client has it.
+/// Chooses a device over TLS; returns whether the client got it.
 async fn has(addr: SocketAddr, client: Keyed, name: &str) -> bool {
     let mut client = secured(addr, client).await.expect("the key is known");
     let head = [&b"IHAVEOPT\0\0\0\x01"[..], &(name.len() as u32).to_be_bytes(), name.as_bytes()].concat();
@@ -158,12 +159,12 @@ async fn a_device_is_there_for_those_alone_to_whom_it_is_allowed() {
         assert_eq!(has(addr, user.clone(), name).await, may_user, "{name}");
         assert_eq!(has(addr, other.clone(), name).await, may_other, "{name}");
     }
-    // Nor is it told that there is one: OPT_LIST.
+    // LIST does not show the device either.
     let mut client = secured(addr, other).await.expect("the key is known");
     client.write_all(b"IHAVEOPT\0\0\0\x03\0\0\0\0IHAVEOPT\0\0\0\x02\0\0\0\0").await.expect("it listens");
     client.flush().await.expect("it listens");
     let mut told = Vec::new();
-    // It ends without the alert that TLS would like to see.
+    // The connection ends without TLS's closing alert.
     let _ = client.read_to_end(&mut told).await;
     let says = |name: &str| told.windows(name.len()).any(|part| part == name.as_bytes());
     assert_eq!((says("anybody's"), says("user's"), says("nobody's")), (true, false, false));

@@ -1,4 +1,4 @@
-//! The commands and options that every program has.
+//! The commands and options of every program.
 
 use loligo_lockstat::{Mode, Report, mode, report, reset, set_mode};
 use serde_json::{Map, Value, json};
@@ -10,7 +10,7 @@ use crate::option::ConfigOption;
 use crate::request::Request;
 use crate::table::Admin;
 
-/// The protocol's version, as Ceph's servers say it.
+/// The protocol's version, as Ceph's servers report it.
 const PROTOCOL_VERSION: &str = "2";
 
 impl Default for Admin {
@@ -115,7 +115,7 @@ fn register_config(admin: &Admin) {
     admin.command(inject.rest("injected_args"));
 }
 
-/// `--name value` and `--name=value`, any number of them.
+/// Parses any number of `--name value` and `--name=value`.
 fn options(text: &str) -> Result<Vec<(String, String)>, Failure> {
     let mut words = text.split_whitespace();
     let mut options = Vec::new();

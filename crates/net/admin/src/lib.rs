@@ -1,10 +1,11 @@
-//! Admin sockets: what a running program tells about itself, and lets be changed.
+//! Admin sockets: commands that inspect a running program and change its settings.
 //!
-//! - [`Admin`] is a table of commands and settings. [`Admin::new`] has those that every program has: its
-//!   version, `config show|get|set`, `lock_stat` and the log's levels. Each part of a program adds its own.
-//! - [`AdminSocket`] answers at a Unix socket, in Ceph's protocol, so that stock `ceph --admin-daemon SOCKET
-//!   COMMAND` asks there. It has a thread of its own: who asks why a program is stuck must get an answer
-//!   while it is.
+//! - [`Admin`] is a table of commands and settings. [`Admin::new`] has those of every program: the
+//!   version, `config show|get|set`, `lock_stat` and the log's levels. Each part of a program adds its
+//!   own.
+//! - [`AdminSocket`] serves a Unix socket with Ceph's protocol, so that the stock command `ceph
+//!   --admin-daemon SOCKET COMMAND` can use it. It has a thread of its own, so that it answers even
+//!   while the rest of the program is stuck.
 //!
 //! ```
 //! use loligo_admin::{Admin, AdminSocket, Command};
@@ -17,8 +18,8 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! What this crate refuses to do: it knows neither servers nor clients, nothing of what it shows is computed
-//! here, and it listens to the user who runs the program alone.
+//! This crate depends on neither servers nor clients, computes nothing that it shows, and its socket
+//! accepts only the user who runs the program.
 #![forbid(unsafe_code)]
 
 mod builtin;

@@ -1,4 +1,5 @@
-//! The log's levels as settings, under our names and Ceph's, and its commands. The log is the process's.
+//! The log's levels as settings, under this project's names and Ceph's, and the log's commands. There is
+//! one log per process.
 
 use loligo_logring::{Subsys, levels, set_option};
 use serde_json::json;
@@ -9,10 +10,10 @@ use crate::option::ConfigOption;
 use crate::request::Request;
 use crate::table::Admin;
 
-/// What a command does; false if there is no log.
+/// The function of a command; returns `false` if the process has no log.
 type Act = fn() -> bool;
 
-/// Adds them all.
+/// Adds the settings and commands.
 pub(super) fn register(admin: &Admin) {
     for subsys in Subsys::ALL {
         for name in subsys.options() {

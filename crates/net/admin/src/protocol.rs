@@ -1,20 +1,19 @@
-//! What goes over the admin socket. A request ends with a zero byte or a new line, a reply is four bytes of
-//! length, big endian, and as many of text; then the server closes (Ceph, src/common/admin_socket.cc,
-//! `do_accept`).
+//! The protocol of the admin socket. A request ends with a zero byte or a newline. A reply is a length
+//! of four bytes, big endian, followed by that many bytes of text; then the server closes the connection
+//! (Ceph, src/common/admin_socket.cc, `do_accept`).
 //!
-//! A request is a JSON object with the command in `prefix` and its arguments beside it, or the bare words of
-//! the command. Programs older than that sent four bytes, the first of them zero.
+//! A request is a JSON object with the command in `prefix` and its arguments as further members, or the
+//! bare words of the command. Older programs send four bytes, the first of them zero.
 
 use serde_json::{Map, Value};
 
 use crate::failure::Failure;
 use crate::request::Request;
 
-/// Bytes of a request, more than any command of ours needs. Ceph's own limit was 1,024.
+/// Maximum bytes of a request, more than any command needs. Ceph's own limit was 1,024.
 pub(super) const REQUEST_MAX: usize = 16 << 10;
 
-/// Where a request ends, if what has come so far contains all of it: its length and that of what is to be
-/// skipped.
+/// Returns the length of the request, without its terminator, if it has been received completely.
 pub(super) fn end(received: &[u8]) -> Option<usize> {
     if received.first() == Some(&0) {
         return (received.len() >= 4).then_some(4);
@@ -22,10 +21,10 @@ pub(super) fn end(received: &[u8]) -> Option<usize> {
     received.iter().position(|&byte| byte == 0 || byte == b'\n')
 }
 
-/// The words of the command, and the arguments that have names.
+/// Parses a request into the words of the command and the named arguments.
 pub(super) fn parse(request: &[u8]) -> Result<(Vec<String>, Request), Failure> {
     if let [0, code @ ..] = request {
-        // 0 asks for the version; the others were for counters that had no names yet.
+        // 0 asks for the version; other codes asked for performance counters.
         let word = if code == [0, 0, 0] { "0" } else { "perfcounters_dump" };
         return Ok((vec![word.to_owned()], Request::default()));
     }
@@ -43,9 +42,9 @@ pub(super) fn parse(request: &[u8]) -> Result<(Vec<String>, Request), Failure> {
     Ok((words(prefix), Request { args }))
 }
 
-/// A reply as it is sent.
+/// Encodes a reply.
 pub(super) fn reply(text: &str) -> Vec<u8> {
-    // Replies are reports of some kilobytes; one of 4 GiB would be cut off.
+    // Replies are reports of some kilobytes; one above 4 GiB would be truncated.
     let len = u32::try_from(text.len()).unwrap_or(u32::MAX);
     let mut reply = Vec::with_capacity(4 + text.len());
     reply.extend_from_slice(&len.to_be_bytes());
@@ -57,7 +56,7 @@ fn words(text: &str) -> Vec<String> {
     text.split_whitespace().map(str::to_owned).collect()
 }
 
-/// An argument's value as words; Ceph sends several as an array.
+/// Converts an argument's value to text; Ceph sends several words as an array.
 fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),

@@ -1,4 +1,4 @@
-//! The socket and its thread.
+//! The admin socket and its thread.
 
 use std::hash::{BuildHasher as _, Hasher as _, RandomState};
 use std::io;
@@ -19,14 +19,14 @@ use tokio::time::timeout;
 use crate::protocol;
 use crate::table::Admin;
 
-/// Connections at a time; more wait to be accepted.
+/// Maximum number of concurrent connections; further ones wait to be accepted.
 const CONNECTIONS_MAX: usize = 16;
-/// How long a client may take to ask and to listen.
+/// Time limit for a client to send its request, and to read its reply.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A pause after an accept that failed, as it does when there is no file descriptor left.
+/// Pause after a failed accept, which fails for example when no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A socket that answers requests until it is dropped; then its file is gone.
+/// A socket that serves requests until it is dropped. Dropping it removes its file.
 #[derive(Debug)]
 pub struct AdminSocket {
     path: PathBuf,
@@ -35,11 +35,12 @@ pub struct AdminSocket {
 }
 
 impl AdminSocket {
-    /// Listens at a path. A file of another kind and a socket that nobody listens at any more are replaced.
+    /// Listens at a path. A stale socket, on which no process listens, or any other file at the path is
+    /// replaced.
     ///
     /// # Errors
-    /// [`AddrInUse`](io::ErrorKind::AddrInUse) if somebody listens there; what the system says to a thread, a
-    /// socket or a file in that directory.
+    /// [`AddrInUse`](io::ErrorKind::AddrInUse) if a process listens there; the system's error if the
+    /// thread, the socket or its file cannot be created.
     pub fn open(path: &Path, admin: Admin) -> io::Result<Self> {
         if net::UnixStream::connect(path).is_ok() {
             return Err(io::ErrorKind::AddrInUse.into());
@@ -51,8 +52,8 @@ impl AdminSocket {
             Ok((runtime, listener)) => {
                 let _ = ready.send(Ok(()));
                 serve(&runtime, &listener, &admin, stopped);
-                // A command that still waits does so for parts of the program that may wait for this socket's
-                // end.
+                // A command that still runs is not waited for: it may depend on parts of the program
+                // that wait for this socket to close.
                 runtime.shutdown_background();
             }
             Err(e) => drop(ready.send(Err(e))),
@@ -75,10 +76,10 @@ impl Drop for AdminSocket {
     }
 }
 
-/// Listens at a path, where a file that lies there is replaced. Only the owner may connect, at no time
-/// anybody else: the socket is made in a directory that is closed to others, and comes to its place when its
-/// own mode is right. That directory has a short name, since the path of a socket has 107 bytes at most when
-/// it is bound; where it ends up may be deeper.
+/// Listens at a path and replaces a file there. At no time can any user but the owner connect: the
+/// socket is created in a directory that is closed to others, and renamed to `path` once its own mode is
+/// set. That directory has a short name, since the path of a socket is limited to 107 bytes when it is
+/// bound; `path` may be longer.
 pub fn listen_private(path: &Path) -> io::Result<net::UnixListener> {
     let dir = closed_dir_beside(path)?;
     let bound = bind(&dir.join("s")).and_then(|listener| {
@@ -90,11 +91,11 @@ pub fn listen_private(path: &Path) -> io::Result<net::UnixListener> {
     bound
 }
 
-/// An empty directory that only the owner may enter. Programs that start at the same time beside each other
-/// have one each.
+/// Creates an empty directory that only the owner may enter. Concurrently started programs use different
+/// ones.
 fn closed_dir_beside(path: &Path) -> io::Result<PathBuf> {
     loop {
-        // The keys of a hasher are random, and they are at hand.
+        // A hasher's random keys serve as a source of random numbers.
         let random = RandomState::new().build_hasher().finish() >> 32;
         let dir = path.with_file_name(format!(".{random:08x}"));
         match fs::DirBuilder::new().mode(0o700).create(&dir) {
@@ -109,7 +110,7 @@ fn bind(path: &Path) -> io::Result<net::UnixListener> {
     if path.as_os_str().len() <= SOCKET_PATH_MAX {
         return net::UnixListener::bind(path);
     }
-    // By a link to the directory from a place that is not as deep.
+    // Binds through a symbolic link with a shorter path to the directory.
     let random = RandomState::new().build_hasher().finish();
     let link = env::temp_dir().join(format!("loligo-asok.{random:016x}"));
     let (dir, name) = (path.parent().unwrap_or(path), path.file_name().unwrap_or_default());
@@ -148,7 +149,7 @@ fn serve(runtime: &Runtime, listener: &UnixListener, admin: &Admin, mut stopped:
             };
             let admin = admin.clone();
             tokio::spawn(async move {
-                // A client that goes away or takes too long has no answer; there is nobody to tell.
+                // The result is dropped: a client that disconnects or is too slow gets no answer.
                 let _ = converse(stream, &admin).await;
                 drop(place);
             });
@@ -156,7 +157,7 @@ fn serve(runtime: &Runtime, listener: &UnixListener, admin: &Admin, mut stopped:
     });
 }
 
-/// One request, one reply.
+/// Handles one request.
 async fn converse(mut stream: UnixStream, admin: &Admin) -> io::Result<()> {
     let Some(request) = timeout(PATIENCE, receive(&mut stream)).await?? else { return Ok(()) };
     let reply = protocol::reply(&admin.answer(request).await);
@@ -167,7 +168,8 @@ async fn converse(mut stream: UnixStream, admin: &Admin) -> io::Result<()> {
     .await?
 }
 
-/// A request without its end; none if the client has gone or sends more than a request may have.
+/// Receives a request without its terminator. Returns `None` if the client has disconnected or exceeds
+/// the size limit.
 async fn receive(stream: &mut UnixStream) -> io::Result<Option<Vec<u8>>> {
     let mut received = Vec::with_capacity(1024);
     loop {

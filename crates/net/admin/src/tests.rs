@@ -1,5 +1,5 @@
-//! Goal: every request has an answer and none does harm. Method: the tables asked directly, and a socket
-//! asked by bytes.
+//! Goal: every request has an answer and none does harm. Method: requests to the tables directly, and
+//! bytes sent to a socket.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt as _;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Commands that all servers have, and a level as a log has it.
+/// A table with the commands of every program, and a setting like a log level.
 fn admin() -> (Admin, Arc<AtomicU32>) {
     let admin = Admin::new();
     let level = Arc::new(AtomicU32::new(0));
@@ -27,7 +27,7 @@ fn admin() -> (Admin, Arc<AtomicU32>) {
     (admin, level)
 }
 
-/// What the socket answers to a request.
+/// The answer of the socket to a request.
 fn answer(admin: &Admin, request: &[u8]) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
     runtime.block_on(admin.answer(request.to_vec()))
@@ -118,7 +118,7 @@ fn what_a_command_owns_goes_with_the_table() {
     assert_eq!(Arc::strong_count(&owned), 1);
 }
 
-/// A directory for one test, removed at its end.
+/// A directory for one test, removed on drop.
 struct Scratch(std::path::PathBuf);
 
 impl Scratch {
@@ -135,7 +135,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What a socket answers to some bytes: the text, or nothing.
+/// The text that a socket answers to `request`, or `None`.
 fn ask(path: &Path, request: &[u8]) -> Option<String> {
     let mut stream = UnixStream::connect(path).expect("it listens");
     stream.write_all(request).expect("it takes the request");
@@ -160,7 +160,7 @@ fn a_socket_answers_whoever_may_ask() {
     assert!(ask(&path, b"help\n").is_some_and(|text| text.contains("lock_stat")));
     assert_eq!(ask(&path, &[0, 0, 0, 0]).as_deref(), Some("2"));
     assert!(ask(&path, &[0, 0, 0, 9]).is_some_and(|text| text.starts_with("ERROR")));
-    // One that sends too much has no answer, one that only listens does not keep others waiting.
+    // A client that sends too much gets no answer; idle clients do not delay others.
     assert_eq!(ask(&path, &[b'x'; protocol::REQUEST_MAX]), None);
     let idle: Vec<UnixStream> = (0..4).map(|_| UnixStream::connect(&path).expect("it listens")).collect();
     assert!(ask(&path, b"version\0").is_some());

@@ -1,25 +1,25 @@
-//! What can go wrong, as the protocol says it.
+//! The protocol's errors.
 
-/// Why a command was not carried out: the numbers that clients know.
+/// Why a command failed, with the protocol's error numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[repr(u32)]
 pub enum Fault {
-    /// The export can only be read.
+    /// The export is read-only.
     #[error("operation not permitted")]
     Perm = 1,
     /// The back end failed.
     #[error("input/output error")]
     Io = 5,
-    /// The request makes no sense.
+    /// The request is not valid.
     #[error("invalid argument")]
     Invalid = 22,
-    /// There is no room, or the request reaches behind the end.
+    /// No space is left, or a write reaches beyond the end.
     #[error("no space left on device")]
     NoSpace = 28,
-    /// More than can be answered at once.
+    /// The answer would be too large.
     #[error("value too large")]
     Overflow = 75,
-    /// It would not be fast.
+    /// The operation would not be fast.
     #[error("operation not supported")]
     NotSupported = 95,
     /// The device is being removed.
@@ -28,12 +28,12 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// As it is sent.
+    /// The number on the wire.
     pub fn code(self) -> u32 {
         self as u32
     }
 
-    /// The fault that an errno is told as; the numbers are Linux's.
+    /// The fault that a Linux errno is reported as.
     pub fn of_errno(errno: i32) -> Self {
         const EPERM: i32 = 1;
         const EACCES: i32 = 13;
@@ -49,31 +49,31 @@ impl Fault {
     }
 }
 
-/// Why a connection is ended: its client does not keep to the protocol.
+/// Why a connection is ended: its client has violated the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Broken {
-    /// The client set flags that it must not set.
+    /// The client set unknown flags.
     #[error("the client's flags are {0:#x}")]
     Flags(u32),
-    /// Something else stands where an option begins.
+    /// An option begins with a wrong magic.
     #[error("an option begins with {0:#x}")]
     OptionMagic(u64),
-    /// An option has more data than anybody needs.
+    /// An option's data exceed the limit.
     #[error("an option has {0} bytes")]
     OptionLength(u32),
-    /// Options without end.
+    /// The client sent too many options.
     #[error("more than {0} options")]
     Options(u32),
-    /// EXPORT_NAME names what cannot be had; there is no way to say so.
+    /// The export of EXPORT_NAME is not available; the option has no error reply.
     #[error("EXPORT_NAME of what cannot be had")]
     NoExport,
-    /// Something was sent behind STARTTLS before TLS was there.
+    /// Bytes followed STARTTLS before TLS had begun.
     #[error("{0} bytes in plain text behind STARTTLS")]
     PlainText(usize),
-    /// Something else stands where a request begins.
+    /// A request begins with a wrong magic.
     #[error("a request begins with {0:#x}")]
     RequestMagic(u32),
-    /// A request has more data than the server has said it takes.
+    /// A request has more data than the announced maximum.
     #[error("a request has {0} bytes of data")]
     Payload(u64),
 }

@@ -7,12 +7,12 @@ use crate::{
     Style, To,
 };
 
-/// Bytes of the export that is talked about.
+/// Size of the export in bytes.
 const SIZE: u64 = 1 << 20;
 const CAN: Can = Can { write: true, trim: true, fast_zero: true, multi_conn: true };
 
-/// A client that sends any bytes: all of a handshake and of the requests behind it, in pieces. Whatever is
-/// asked is answered; what is answered is no longer than is allowed.
+/// Plays a client that sends arbitrary bytes: a handshake and the requests behind it, in pieces. Checks
+/// that every request is answered and that no answer exceeds the allowed length.
 pub fn connection(data: &[u8]) {
     let Some((&first, data)) = data.split_first() else { return };
     let mut client = Client { data, inbound: BytesMut::new(), piece: usize::from(first >> 2) + 1 };
@@ -46,7 +46,7 @@ pub fn connection(data: &[u8]) {
     }
 }
 
-/// What a client sends.
+/// The client's bytes.
 struct Client<'a> {
     data: &'a [u8],
     inbound: BytesMut,
@@ -54,7 +54,7 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// Sends a piece more; false if there is none.
+    /// Sends one more piece; returns `false` if none is left.
     fn send(&mut self) -> bool {
         let these = self.piece.min(self.data.len());
         self.inbound.extend_from_slice(&self.data[..these]);
@@ -107,7 +107,7 @@ fn requests(client: &mut Client<'_>, style: Style, status: bool) {
     }
 }
 
-/// Counts what would be sent.
+/// Counts the bytes that would be sent.
 #[derive(Default)]
 struct Counting {
     tail: BytesMut,

@@ -1,4 +1,4 @@
-//! The fixed newstyle handshake: options until one of them chooses an export.
+//! The server's side of the fixed newstyle handshake: options until one of them chooses an export.
 
 use az::SaturatingAs as _;
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
@@ -9,86 +9,87 @@ use super::words::{
 };
 use super::{Broken, Export, NAME_MAX, PAYLOAD_MAX, Style};
 
-/// Bytes of an option's data that are looked at; what has more is skipped and refused.
+/// Maximum bytes of an option's data that are processed; an option with more is skipped and refused.
 pub const OPTION_BYTES_MAX: u32 = 64 << 10;
-/// Bytes of an option's data that are skipped at most.
+/// Maximum bytes of an option's data that are skipped; an option with more ends the connection.
 const SKIP_MAX: u32 = 32 << 20;
-/// Options of one client at most. A client needs some, and one for each export that it wants to know more of.
+/// Maximum number of options of one client. A client needs a few, and one for each export that it
+/// queries.
 const OPTIONS_MAX: u32 = 1 << 16;
 /// Bytes of an option before its data: magic, option, length.
 const OPTION_HEAD: usize = 16;
-/// What clients are told of sizes of requests.
+/// Block sizes that clients are told.
 const BLOCK_MIN: u32 = 1;
 const BLOCK_PREFERRED: u32 = 4096;
 
 /// The server's side of a handshake.
 ///
-/// [`greet`](Self::greet) comes first. Then [`next`](Self::next) is fed what the client sends, and writes
-/// what is to be sent. What it [asks](Asked) must be answered by the method that is named there before it is
-/// called again.
+/// [`greet`](Self::greet) comes first. Then [`next`](Self::next) is fed the client's bytes and writes
+/// the bytes to send. If it [asks](Asked) for something, the caller must answer by the named method
+/// before it calls `next` again.
 #[derive(Debug)]
 pub struct Handshake {
-    /// Nothing may be done before TLS.
+    /// No option but STARTTLS and ABORT is served before TLS.
     needs_tls: bool,
     has_tls: bool,
-    /// The client's flags, once they have come.
+    /// The client's flags, once they have arrived.
     flags: Option<u16>,
     style: Style,
-    /// Of which export the allocation was selected.
+    /// The export for which the allocation context was selected.
     context: Option<String>,
     options: u32,
-    /// Bytes of an option that are still to be skipped.
+    /// Bytes of a refused option that are still to be skipped.
     skip: usize,
     waits: Waits,
 }
 
-/// What the handshake must know to go on.
+/// A question of the handshake to its caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// All exports: [`Handshake::list`].
+    /// List all exports: [`Handshake::list`].
     List,
-    /// An export's size and so on: [`Handshake::export`].
+    /// Describe an export: [`Handshake::export`].
     Export {
         /// Its name.
         name: String,
-        /// The client means to use it, if it may.
+        /// The client will use the export if it may.
         chosen: bool,
     },
-    /// Whether there is such an export: [`Handshake::contexts`].
+    /// Tell whether the export exists: [`Handshake::contexts`].
     Exists {
         /// Its name.
         name: String,
     },
-    /// What has been written is to be sent, then TLS begins: [`Handshake::secured`].
+    /// Send the written bytes, then begin TLS: [`Handshake::secured`].
     Tls,
-    /// What has been written is to be sent, then the connection ends.
+    /// Send the written bytes, then close the connection.
     End,
 }
 
-/// What the client has chosen.
+/// The result of the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
-    /// How requests and replies are written.
+    /// The format of requests and replies.
     pub style: Style,
-    /// BLOCK_STATUS may be used.
+    /// The client may use BLOCK_STATUS.
     pub status: bool,
 }
 
-/// Why an export cannot be had.
+/// Why an export is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// There is none of this name.
+    /// No export has this name.
     #[error("there is no such export")]
     Unknown,
     /// It is being removed.
     #[error("the export is being removed")]
     Shutdown,
-    /// It can be used no more.
+    /// Its back end has failed for good.
     #[error("the export is lost: 'loligo nbd ls' shows why")]
     Lost,
 }
 
-/// The option that is to be answered.
+/// The option that awaits the caller's answer.
 #[derive(Debug, PartialEq, Eq)]
 enum Waits {
     Nothing,
@@ -99,7 +100,7 @@ enum Waits {
 }
 
 impl Handshake {
-    /// With a client of whom nothing is known. `needs_tls`: he is told nothing before TLS has begun.
+    /// Creates a handshake with a new client. With `needs_tls`, options are refused until TLS has begun.
     pub fn new(needs_tls: bool) -> Self {
         Self {
             needs_tls,
@@ -113,16 +114,16 @@ impl Handshake {
         }
     }
 
-    /// Writes what the server says first.
+    /// Writes the server's greeting.
     pub fn greet(&self, out: &mut BytesMut) {
         out.put_slice(&GREETING);
         out.put_u16(FIXED_NEWSTYLE | NO_ZEROES);
     }
 
-    /// Goes on with what has come; `None`: with what comes.
+    /// Processes the bytes that have arrived. Returns `None` if more are needed.
     ///
     /// # Errors
-    /// The client does not keep to the protocol.
+    /// The client has violated the protocol.
     pub fn next(&mut self, from: &mut BytesMut, out: &mut BytesMut) -> Result<Option<Asked>, Broken> {
         assert!(self.waits == Waits::Nothing, "what was asked must be answered first");
         if !self.take_flags(from)? {
@@ -153,10 +154,10 @@ impl Handshake {
         head(option::LIST, reply::ACK, 0, out);
     }
 
-    /// Answers [`Asked::Export`]. What is returned begins the transmission.
+    /// Answers [`Asked::Export`]. If it returns `Some`, transmission begins.
     ///
     /// # Errors
-    /// There is no such export, and the client used an option that has no answer for that.
+    /// The export is not available, and the client used EXPORT_NAME, which has no error reply.
     pub fn export(
         &mut self,
         export: Result<&Export, Refused>,
@@ -208,7 +209,7 @@ impl Handshake {
         head(option, reply::ACK, 0, out);
     }
 
-    /// TLS has begun: all is forgotten that was said before.
+    /// TLS has begun: everything negotiated before is discarded.
     pub fn secured(&mut self) {
         (self.has_tls, self.style, self.context) = (true, Style::Simple, None);
     }
@@ -227,7 +228,8 @@ impl Handshake {
         Ok(true)
     }
 
-    /// The next option, if all of it is there; without data if it had too many of them, and has been refused.
+    /// Takes the next option, if it has arrived whole. An option with too much data is refused and
+    /// returned without data.
     fn option(
         &mut self,
         from: &mut BytesMut,
@@ -327,7 +329,7 @@ impl Handshake {
             error(option::STARTTLS, reply::ERR_INVALID, "TLS has begun already", out);
             return Ok(None);
         }
-        // Somebody in between could have added what would look as if it had come over TLS.
+        // An attacker in between could have appended bytes that would seem to have come over TLS.
         if !from.is_empty() {
             return Err(Broken::PlainText(from.len()));
         }
@@ -338,7 +340,7 @@ impl Handshake {
     fn ask_info(&mut self, option: u32, mut data: Bytes, out: &mut BytesMut) -> Option<Asked> {
         let asked = take_name(&mut data).and_then(|name| {
             let count = usize::from(data.try_get_u16().ok()?);
-            // As many as it says, and not more.
+            // The data must have exactly the announced length.
             if data.len() != 2 * count {
                 return None;
             }
@@ -382,7 +384,7 @@ impl Handshake {
                 out.put_slice(text.as_bytes());
             }
         }
-        // Clients that did not ask take it, too, and are better off for knowing it.
+        // Clients that did not ask for block sizes accept them as well.
         head(option, reply::INFO, 14, out);
         out.put_u16(info::BLOCK_SIZE);
         for size in [BLOCK_MIN, BLOCK_PREFERRED, PAYLOAD_MAX] {
@@ -391,7 +393,7 @@ impl Handshake {
     }
 
     fn chosen(&self, name: &str) -> Chosen {
-        // A context of another export is none.
+        // A context that was selected for another export does not count.
         Chosen { style: self.style, status: self.context.as_deref() == Some(name) }
     }
 }
@@ -404,12 +406,12 @@ fn take_name(data: &mut Bytes) -> Option<String> {
     String::from_utf8(data.split_to(len).into()).ok()
 }
 
-/// Whether one of the queries means `base:allocation`; `None` if they are not well-formed. All contexts that
-/// there are match no query at all and, in a list, the namespace alone.
+/// Returns whether one of the queries selects `base:allocation`; `None` if they are not well-formed. In
+/// a LIST, no query at all or the namespace alone selects all contexts.
 fn wants_allocation(data: &mut Bytes, is_set: bool) -> Option<bool> {
     let count = data.try_get_u32().ok()?;
     let mut wants = count == 0 && !is_set;
-    // Each query has four bytes at least, so this ends with the data.
+    // Each query takes at least four bytes, so the loop ends with the data.
     for _ in 0..count {
         let len = data.try_get_u32().ok()? as usize;
         if len > NAME_MAX || len > data.len() {

@@ -1,4 +1,4 @@
-//! The handshake as a client has it: greeted by a server, it names an export and learns of its size.
+//! The client's side of the handshake: it is greeted by a server, names an export and learns its size.
 
 use az::SaturatingAs as _;
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
@@ -9,28 +9,28 @@ use super::words::{
     reply, transmission,
 };
 
-/// Bytes of one answer to an option that are looked at; a server that says more is not understood.
+/// Maximum bytes of one answer to an option; a longer one is an error.
 const ANSWER_BYTES_MAX: u32 = 64 << 10;
-/// Answers to one option at most; servers tell three or four kinds of information.
+/// Maximum number of answers to one option; servers send three or four kinds of information.
 const ANSWERS_MAX: u32 = 64;
 /// Bytes of an answer before its data: magic, option, kind, length.
 const ANSWER_HEAD: usize = 20;
 /// Bytes of a server's greeting: two magics and its flags.
 const GREETING_BYTES: usize = 18;
 
-/// A client's side of a handshake, without TLS and with simple replies: what the kernel's client speaks
-/// behind it.
+/// A client's side of a handshake, without TLS and with simple replies, as the kernel's client uses them
+/// afterwards.
 ///
-/// [`next`](Self::next) is fed what the server sends and writes what is to be sent, until it returns what the
-/// server offers.
+/// [`next`](Self::next) is fed the server's bytes and writes the bytes to send, until it returns the
+/// server's offer.
 #[derive(Debug)]
 pub struct Joining {
     name: String,
     waits: Waits,
-    /// The server puts no zeros behind its answer to EXPORT_NAME.
+    /// The server sends no zeros behind its answer to EXPORT_NAME.
     no_zeroes: bool,
     offer: Option<Offer>,
-    /// The server was told that its sizes of blocks are kept to.
+    /// The client has promised to keep to the server's block sizes.
     keeps_blocks: bool,
     block_min: u32,
     answers: u32,
@@ -44,25 +44,25 @@ enum Waits {
     Nothing,
 }
 
-/// What a server says of an export.
+/// A server's description of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Offer {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// The transmission flags, as they were sent.
+    /// The transmission flags as received.
     pub flags: u16,
-    /// Requests begin and end at multiples of so many bytes: 1, unless the server offers the export only to
-    /// clients that promise to keep to its sizes.
+    /// Requests must begin and end at multiples of this number of bytes. It is 1, unless the server offers
+    /// the export only to clients that promise to keep to its block sizes.
     pub block_min: u32,
 }
 
 impl Offer {
-    /// It can only be read.
+    /// The export is read-only.
     pub fn is_read_only(&self) -> bool {
         self.flags & transmission::READ_ONLY != 0
     }
 
-    /// Several connections to it see and flush the same.
+    /// Data written over one connection are visible and flushed over all.
     pub fn can_multi_conn(&self) -> bool {
         self.flags & transmission::CAN_MULTI_CONN != 0
     }
@@ -71,24 +71,24 @@ impl Offer {
 /// Why an export cannot be joined.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unwilling {
-    /// Something else listens there.
+    /// The listener does not speak NBD.
     #[error("what listens there does not speak NBD")]
     Stranger,
-    /// The server knows the handshake of before 2011 only.
+    /// The server supports only the handshake of before 2011.
     #[error("the server speaks the old handshake, in which exports have no names")]
     Oldstyle,
-    /// The server wants TLS.
+    /// The server requires TLS.
     #[error("the server wants TLS, which the kernel's client does not speak")]
     Tls,
     /// The server refused.
     #[error("the server refused: {why} ({code:#x})")]
     Refused {
-        /// The kind of its answer.
+        /// The kind of its reply.
         code: u32,
-        /// What it says.
+        /// Its message.
         why: String,
     },
-    /// The server answers what was not asked, too much, or too little.
+    /// The server's answer is unsolicited, too long or too short.
     #[error("the server's answer makes no sense")]
     Answer,
     /// A name is too long for the protocol.
@@ -97,7 +97,7 @@ pub enum Unwilling {
 }
 
 impl Joining {
-    /// For an export of this name.
+    /// Creates a handshake for the export `name`.
     pub fn new(name: impl Into<String>) -> Self {
         Self {
             name: name.into(),
@@ -110,11 +110,11 @@ impl Joining {
         }
     }
 
-    /// Goes on with what has come; `None`: what was written is to be sent, and more to be read. What is left
-    /// in `from` behind the offer the server should not have said yet.
+    /// Processes the bytes that have arrived. If it returns `None`, the caller sends the written bytes
+    /// and reads more. Bytes left in `from` behind the offer are a violation by the server.
     ///
     /// # Errors
-    /// The export cannot be had.
+    /// The export is not available, or the server has violated the protocol.
     pub fn next(&mut self, from: &mut BytesMut, out: &mut BytesMut) -> Result<Option<Offer>, Unwilling> {
         loop {
             let went_on = match self.waits {
@@ -153,9 +153,9 @@ impl Joining {
         Ok(true)
     }
 
-    /// A client that asks for the sizes of blocks promises to keep to them; a server answers any request of a
-    /// client that does not. So they are asked for only if the server insists: what a server prefers says
-    /// nothing of the sectors that partition tables count.
+    /// Writes the GO option. A client that asks for block sizes promises to keep to them; without that
+    /// promise the server must accept any request. They are asked for only if the server insists: a
+    /// server's preferred size does not tell the sector size that partition tables count in.
     fn ask_to_go(&self, out: &mut BytesMut) {
         let wanted: &[u16] = if self.keeps_blocks { &[info::BLOCK_SIZE] } else { &[] };
         head(option::GO, 4 + self.name.len() + 2 + 2 * wanted.len(), out);
@@ -213,13 +213,13 @@ impl Joining {
             (Ok(info::BLOCK_SIZE), 12) if self.keeps_blocks => self.block_min = data.get_u32(),
             (Ok(info::BLOCK_SIZE), 12) => {}
             (Ok(info::EXPORT | info::BLOCK_SIZE) | Err(_), _) => return Err(Unwilling::Answer),
-            // Names, descriptions and what is not known yet.
+            // Names, descriptions and unknown information are ignored.
             (Ok(_), _) => {}
         }
         Ok(())
     }
 
-    /// What the oldest way to choose is answered with. A server that refuses ends the connection.
+    /// Reads the answer to EXPORT_NAME. A server that refuses ends the connection.
     fn named(&mut self, from: &mut BytesMut) -> Result<bool, Unwilling> {
         let zeroes = if self.no_zeroes { 0 } else { EXPORT_NAME_ZEROES };
         if from.len() < 10 + zeroes {
@@ -248,7 +248,7 @@ mod tests {
         Export { name: name.to_owned(), description: String::new(), size: 12345, can }
     }
 
-    /// Lets it talk with our server's side, a few bytes at a time.
+    /// Runs a handshake with the server's side of this crate, three bytes at a time.
     fn join(name: &str, needs_tls: bool) -> Result<Offer, Unwilling> {
         let mut server = Handshake::new(needs_tls);
         let mut client = Joining::new(name);
@@ -284,7 +284,7 @@ mod tests {
         assert_eq!(join("disk", true), Err(Unwilling::Tls));
     }
 
-    /// What a client says to a server of which these are the words, and what comes of it.
+    /// Returns the result for a server that sends `words`, and the client's bytes.
     fn told(words: &[&[u8]]) -> (Result<Option<Offer>, Unwilling>, BytesMut) {
         let (mut from, mut out) = (BytesMut::new(), BytesMut::new());
         let mut client = Joining::new("x");
@@ -325,7 +325,7 @@ mod tests {
         assert!(matches!(again, Err(Unwilling::Refused { code: 0x8000_0008, .. })), "{again:?}");
     }
 
-    /// A server that goes on as it should, then is damaged or cut.
+    /// A regular handshake of a server, randomly damaged or cut.
     #[test]
     fn any_answers_do_no_harm() {
         let good = [
@@ -359,7 +359,7 @@ mod tests {
             match offered {
                 _ if is_whole => assert_eq!(offered, Ok(Some(offer))),
                 _ if is_start => assert_eq!(offered, Ok(None)),
-                // It asks to join, and if that is not known for the name alone.
+                // At most GO, then EXPORT_NAME.
                 _ => assert!(out.len() < 100),
             }
         }
@@ -371,7 +371,7 @@ mod tests {
             (&[&b"SSH-2.0-"[..]][..], Unwilling::Stranger),
             (&[b"NBDMAGIC\0\0\x42\x02\x81\x86\x12\x53\0\0"], Unwilling::Oldstyle),
             (&[b"NBDMAGICIHAVEOPT\0\0"], Unwilling::Oldstyle),
-            // Done without a word of the export.
+            // Acknowledged without a description of the export.
             (&[GREETED, ANSWER, b"\0\0\0\x01\0\0\0\0"], Unwilling::Answer),
             // More than 64 KiB, information without a kind, an export without flags.
             (&[GREETED, ANSWER, b"\0\0\0\x03\0\x01\0\x01"], Unwilling::Answer),

@@ -1,29 +1,15 @@
 //! The NBD protocol without I/O: bytes in, bytes and questions out. No sockets, no clock, no threads.
 //!
-//! A connection begins with a [`Handshake`], which is fed what the client sends and asks for what it must
-//! know about exports ([`Asked`]); it ends with the [`Style`] in which requests and replies are written. Then
-//! a [`Decoder`] reads [`Request`]s, [`Request::check`] says what they want of the export as an [`Io`], and
-//! replies are written by an [`Encoder`]. [`Joining`] is the handshake from the other side, for the kernel's
-//! client.
+//! A connection begins with a [`Handshake`]. It is fed the client's bytes and asks its caller about
+//! exports ([`Asked`]); it ends with the [`Style`] in which requests and replies are written. Then a
+//! [`Decoder`] reads [`Request`]s, [`Request::check`] translates each into an [`Io`] on the export, and
+//! an [`Encoder`] writes the replies. [`Joining`] is the client's side of the handshake, for the
+//! kernel's client.
 //!
-//! ```
-//! use bytes::BytesMut;
-//! use loligo_nbd_proto::{Asked, Handshake};
-//!
-//! let (mut from_client, mut to_client) = (BytesMut::new(), BytesMut::new());
-//! let mut handshake = Handshake::new(false);
-//! handshake.greet(&mut to_client);
-//! assert!(to_client.starts_with(b"NBDMAGICIHAVEOPT"));
-//! // The client's flags, and the option NBD_OPT_ABORT without data.
-//! from_client.extend_from_slice(&3_u32.to_be_bytes());
-//! from_client.extend_from_slice(b"IHAVEOPT\0\0\0\x02\0\0\0\0");
-//! assert!(matches!(handshake.next(&mut from_client, &mut to_client), Ok(Some(Asked::End))));
-//! ```
-//!
-//! Whatever a client sends is either answered, with an error if it makes no sense, or ends its connection
-//! ([`Broken`]). Memory is taken for what has come, never for what is announced.
-// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate
-// `az`).
+//! Each message of a client is either answered, with an error if it is not valid, or ends the connection
+//! ([`Broken`]). Memory is allocated for bytes that have arrived, never for announced lengths.
+// Numbers from peers must not be truncated or change sign silently. Intended conversions are written
+// explicitly (crate `az`).
 #![cfg_attr(
     not(test),
     warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
@@ -44,18 +30,18 @@ pub use joining::{Joining, Offer, Unwilling};
 pub use reply::{Encoder, Piece, Sink, To};
 pub use request::{Decoder, Io, Order, Request};
 
-/// Bytes of data of one request or reply at most, as clients are told. What the specification wants every
-/// server to take.
+/// Maximum bytes of data of one request or reply, as announced to clients. The specification requires
+/// every server to accept this much.
 pub const PAYLOAD_MAX: u32 = 32 << 20;
 
-/// Bytes that a name has at most.
+/// Maximum length of a name in bytes.
 pub const NAME_MAX: usize = 4096;
 
-/// Extents of one answer about the status of blocks at most. The specification advises 2^20; clients ask
-/// again where an answer ends.
+/// Maximum number of extents in one answer to BLOCK_STATUS. The specification advises 2^20; clients ask
+/// again from the end of an answer.
 pub const EXTENTS_MAX: usize = 1 << 14;
 
-/// How requests and replies are written.
+/// The format of requests and replies.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Style {
     /// Simple replies.
@@ -63,33 +49,33 @@ pub enum Style {
     Simple,
     /// Structured replies.
     Structured,
-    /// Lengths of 64 bits, in requests and replies.
+    /// Extended headers: lengths of 64 bits in requests and replies.
     Extended,
 }
 
-/// What a client is told of an export.
+/// The description of an export that a client receives.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Export {
     /// Its name.
     pub name: String,
-    /// For people; may be empty.
+    /// A description for people; may be empty.
     pub description: String,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// What it can do.
+    /// Its abilities.
     pub can: Can,
 }
 
-/// What an export can do beside being read.
+/// The abilities of an export beside reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Can {
     /// It can be written to.
     pub write: bool,
-    /// It takes TRIM.
+    /// It supports TRIM.
     pub trim: bool,
-    /// It knows at once whether WRITE_ZEROES is fast.
+    /// It can tell at once whether WRITE_ZEROES is fast.
     pub fast_zero: bool,
-    /// What was written over one connection is seen and flushed over all.
+    /// Data written over one connection are visible and flushed over all.
     pub multi_conn: bool,
 }
 
@@ -111,12 +97,12 @@ impl Can {
     }
 }
 
-/// What is known of a range's allocation.
+/// The allocation of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Bytes; not 0.
+    /// Length in bytes; not 0.
     pub len: u64,
-    /// It takes no room, and reads as zeros.
+    /// It occupies no space, and reads as zeros.
     pub hole: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Replies.
+//! Encoding of replies.
 
 use az::SaturatingAs as _;
 use bytes::{BufMut as _, Bytes, BytesMut};
@@ -8,32 +8,32 @@ use super::words::{
 };
 use super::{Extent, Fault, Style};
 
-/// Where replies go.
+/// Destination of replies.
 pub trait Sink {
-    /// The end of what is sent; small things are written there.
+    /// The end of the output; short data are written there.
     fn tail(&mut self) -> &mut BytesMut;
-    /// Adds data behind it, without a copy if they are long.
+    /// Appends data, without a copy if they are long.
     fn put(&mut self, data: Bytes);
-    /// Adds zeros.
+    /// Appends zeros.
     fn put_zeros(&mut self, len: u64);
 }
 
-/// What was read: pieces, in order, that follow each other.
+/// A piece of the data read. Pieces are contiguous and in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// Bytes.
+    /// Data bytes.
     Data(Bytes),
-    /// So many zeros that take no room.
+    /// This many zeros, unallocated.
     Hole(u64),
 }
 
 impl Piece {
-    /// Whether it is nothing.
+    /// Returns whether the piece has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes.
+    /// Length in bytes.
     pub fn len(&self) -> u64 {
         match self {
             Self::Data(data) => data.len() as u64,
@@ -42,13 +42,13 @@ impl Piece {
     }
 }
 
-/// Writes replies.
+/// Encodes replies.
 #[derive(Clone, Copy, Debug)]
 pub struct Encoder {
     style: Style,
 }
 
-/// The request that is answered.
+/// The request that is replied to.
 #[derive(Clone, Copy, Debug)]
 pub struct To {
     /// Its cookie.
@@ -58,22 +58,22 @@ pub struct To {
 }
 
 impl Encoder {
-    /// In this style.
+    /// Creates an encoder for replies in this style.
     pub fn new(style: Style) -> Self {
         Self { style }
     }
 
-    /// The request has been carried out.
+    /// Replies that the request has been carried out.
     pub fn done(&self, to: To, out: &mut impl Sink) {
         match self.style {
             Style::Simple => simple(to, 0, out),
-            // Shorter than a chunk, and allowed where there are no data.
+            // Shorter than a chunk, and allowed in replies without data.
             Style::Structured => simple(to, 0, out),
             Style::Extended => self.chunk(to, REPLY_DONE, chunk::NONE, 0, out),
         }
     }
 
-    /// It has not.
+    /// Replies that the request has failed.
     pub fn fault(&self, to: To, fault: Fault, out: &mut impl Sink) {
         if self.style == Style::Simple {
             return simple(to, fault.code(), out);
@@ -86,11 +86,11 @@ impl Encoder {
         tail.put_slice(message.as_bytes());
     }
 
-    /// What comes before `len` bytes of data that follow as one piece.
+    /// Writes the head of a reply with `len` bytes of data, which the caller appends as one piece.
     pub fn data_head(&self, to: To, len: u32, out: &mut impl Sink) {
         match (self.style, len) {
             (Style::Simple, _) => simple(to, 0, out),
-            // A chunk of data has at least one byte.
+            // A chunk of data must have at least one byte.
             (_, 0) => self.chunk(to, REPLY_DONE, chunk::NONE, 0, out),
             (_, len) => {
                 self.chunk(to, REPLY_DONE, chunk::OFFSET_DATA, 8 + u64::from(len), out);
@@ -99,7 +99,7 @@ impl Encoder {
         }
     }
 
-    /// What was read. `whole`: in one piece.
+    /// Replies with the data read. With `whole`, in one piece.
     pub fn data(&self, to: To, pieces: Vec<Piece>, whole: bool, out: &mut impl Sink) {
         let len: u64 = pieces.iter().map(Piece::len).sum();
         if self.style == Style::Simple || whole || len == 0 {
@@ -133,7 +133,7 @@ impl Encoder {
         }
     }
 
-    /// Which parts are holes. There must be one extent at least.
+    /// Replies which parts are holes. `extents` must not be empty.
     pub fn extents(&self, to: To, extents: &[Extent], out: &mut impl Sink) {
         const HOLE_AND_ZERO: u32 = 3;
         let count = extents.len() as u64;

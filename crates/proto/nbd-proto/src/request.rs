@@ -1,4 +1,4 @@
-//! Requests: reading them, and what they want.
+//! Requests: decoding and checking them.
 
 use az::SaturatingAs as _;
 use bytes::{Buf as _, Bytes, BytesMut};
@@ -16,12 +16,12 @@ pub struct Decoder {
     style: Style,
 }
 
-/// A request as it was sent.
+/// A request as received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// What the reply repeats.
+    /// Repeated in the reply.
     pub cookie: u64,
-    /// Where, in bytes.
+    /// Start, in bytes.
     pub offset: u64,
     flags: u16,
     command: u16,
@@ -29,80 +29,80 @@ pub struct Request {
     payload: Bytes,
 }
 
-/// What a request wants.
+/// The order that a valid request gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
     /// I/O.
     Io(Io),
-    /// The end of the connection, once all that is under way is answered.
+    /// Ends the connection once all requests in flight are answered.
     Disconnect,
 }
 
-/// What is to be done with an export's bytes. Ranges lie within the export.
+/// An I/O on an export. Ranges lie within the export.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Io {
-    /// Read.
+    /// Reads.
     Read {
-        /// Where.
+        /// Start, in bytes.
         offset: u64,
-        /// Bytes; at most [`PAYLOAD_MAX`].
+        /// Length in bytes; at most [`PAYLOAD_MAX`].
         len: u32,
-        /// The answer must be one piece.
+        /// The reply must be one piece.
         whole: bool,
     },
-    /// Write.
+    /// Writes.
     Write {
-        /// Where.
+        /// Start, in bytes.
         offset: u64,
-        /// What.
+        /// The data.
         data: Bytes,
-        /// It must be safe before it is answered.
+        /// The data must be durable before the reply.
         fua: bool,
     },
-    /// All that was answered must be safe.
+    /// Makes all acknowledged writes durable.
     Flush,
-    /// The range is of no use any more.
+    /// Discards the range.
     Trim {
-        /// Where.
+        /// Start, in bytes.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u64,
         /// As in a write.
         fua: bool,
     },
-    /// The range will be read soon.
+    /// Announces that the range will be read soon.
     Cache {
-        /// Where.
+        /// Start, in bytes.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u64,
     },
-    /// The range must read as zeros.
+    /// Makes the range read as zeros.
     WriteZeroes {
-        /// Where.
+        /// Start, in bytes.
         offset: u64,
-        /// Bytes.
+        /// Length in bytes.
         len: u64,
-        /// It must keep its room.
+        /// The range must stay allocated.
         no_hole: bool,
         /// It must be refused if it is not faster than a write.
         fast: bool,
         /// As in a write.
         fua: bool,
     },
-    /// Which parts of a range are holes.
+    /// Asks which parts of a range are holes.
     Status {
-        /// Where.
+        /// Start, in bytes.
         offset: u64,
-        /// Bytes; not 0.
+        /// Length in bytes; not 0.
         len: u64,
-        /// One extent is wanted.
+        /// Only one extent is wanted.
         one: bool,
     },
 }
 
 impl Io {
-    /// Where its range ends.
+    /// The end of the range.
     pub fn end(&self) -> u64 {
         match self {
             Self::Flush => 0,
@@ -117,15 +117,15 @@ impl Io {
 }
 
 impl Decoder {
-    /// For requests in this style.
+    /// Creates a decoder for requests in this style.
     pub fn new(style: Style) -> Self {
         Self { style }
     }
 
-    /// Takes the next whole request out of what has come. Nothing of it is copied.
+    /// Takes the next whole request out of the received bytes, without a copy.
     ///
     /// # Errors
-    /// What came is no request, or one with more data than anybody may send. The connection must be ended.
+    /// The bytes are no request, or one with too much data. The connection must be ended.
     pub fn next(&self, from: &mut BytesMut) -> Result<Option<Request>, Broken> {
         let Some(head) = self.head(from)? else { return Ok(None) };
         let payload = head.payload();
@@ -141,7 +141,7 @@ impl Decoder {
         Ok(Some(Request { payload, ..head.request }))
     }
 
-    /// How many bytes the next request lacks, if its head is there; at least one.
+    /// Number of bytes that the next request still lacks, as far as known; at least one.
     pub fn lacks(&self, from: &BytesMut) -> usize {
         match self.head(from) {
             Ok(Some(head)) if head.payload() <= u64::from(PAYLOAD_MAX) => {
@@ -170,14 +170,14 @@ impl Decoder {
     }
 }
 
-/// What a request begins with.
+/// The head of a request.
 struct Head {
     request: Request,
     is_extended: bool,
 }
 
 impl Head {
-    /// Bytes that follow it.
+    /// Bytes of data that follow the head.
     fn payload(&self) -> u64 {
         let Request { flags, command, len, .. } = self.request;
         let has_payload =
@@ -187,12 +187,12 @@ impl Head {
 }
 
 impl Request {
-    /// What the request wants of an export of this size.
+    /// Translates the request into an order on an export of this size.
     ///
-    /// `status` says whether the client has asked for the context of which BLOCK_STATUS tells.
+    /// `status` tells whether the client has selected the context that BLOCK_STATUS reports.
     ///
     /// # Errors
-    /// What the reply says.
+    /// The fault to reply with.
     pub fn check(self, size: u64, can: Can, style: Style, status: bool) -> Result<Order, Fault> {
         let allowed = self.allowed(can, style).ok_or(Fault::Invalid)?;
         if self.flags & !allowed != 0 {
@@ -222,20 +222,20 @@ impl Request {
         }))
     }
 
-    /// Whether the client ends the connection.
+    /// Returns whether the client ends the connection.
     pub fn is_disconnect(&self) -> bool {
         self.command == command::DISC
     }
 
-    /// Whether the reply to an error must have the form of one with data.
+    /// Returns whether an error reply must have the form of a reply with data.
     pub fn is_read(&self) -> bool {
         self.command == command::READ
     }
 
-    /// The flags that the command may have; `None` if there is no such command.
+    /// The flags that the command may have; `None` for an unknown command.
     fn allowed(&self, can: Can, style: Style) -> Option<u16> {
         let structured = style != Style::Simple;
-        // FUA is allowed everywhere.
+        // FUA is allowed with every command.
         Some(flag::FUA)
             .map(|always| match self.command {
                 command::READ if structured => always | flag::DF,
@@ -248,7 +248,7 @@ impl Request {
             .filter(|_| self.command <= command::BLOCK_STATUS)
     }
 
-    /// Which fault it is depends on what the command would have done.
+    /// Checks the range and the right to write. The fault depends on the command.
     fn check_range(&self, size: u64, can: Can) -> Result<(), Fault> {
         let writes = matches!(self.command, command::WRITE | command::TRIM | command::WRITE_ZEROES);
         if writes && !can.write {

@@ -1,12 +1,13 @@
-//! Goal: a client gets the bytes that the specification says, and whatever it sends does no harm. Method:
-//! golden bytes written by hand from the specification, random requests cut anywhere, and random bytes.
+//! Goal: replies have the bytes that the specification defines, and no input of a client does harm.
+//! Method: golden bytes written by hand from the specification, random requests cut anywhere, and random
+//! bytes.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use proptest::prelude::*;
 
 use super::*;
 
-/// What is sent, in one piece.
+/// The bytes sent, in one buffer.
 #[derive(Default)]
 struct Sent(BytesMut);
 
@@ -37,7 +38,7 @@ fn option_reply(option: u32, kind: u32, data: &[u8]) -> Vec<u8> {
         .concat()
 }
 
-/// A handshake that has the client's flags.
+/// A handshake that has received the client's flags.
 fn begun(needs_tls: bool) -> Handshake {
     let mut handshake = Handshake::new(needs_tls);
     let mut from = BytesMut::from(&[0, 0, 0, 3][..]);
@@ -45,7 +46,7 @@ fn begun(needs_tls: bool) -> Handshake {
     handshake
 }
 
-/// What an option is answered with if nothing need be asked.
+/// The answer to an option that needs no question to the caller.
 fn told(handshake: &mut Handshake, kind: u32, data: &[u8]) -> Vec<u8> {
     let mut out = BytesMut::new();
     let mut from = BytesMut::from(&option(kind, data)[..]);
@@ -54,7 +55,7 @@ fn told(handshake: &mut Handshake, kind: u32, data: &[u8]) -> Vec<u8> {
     out.to_vec()
 }
 
-/// The kind of that answer.
+/// The kind of an answer.
 fn kind_of(answer: &[u8]) -> u32 {
     u32::from_be_bytes(answer[12..16].try_into().expect("four bytes"))
 }
@@ -126,7 +127,7 @@ fn what_makes_no_sense_is_refused() {
         (8, b"x", INVALID),
         (7, b"", INVALID),
         (7, &[0, 0, 0, 9, b'x', 0, 0], INVALID),
-        // More kinds of information than there is room for.
+        // More kinds of information than the data hold.
         (7, &[0, 0, 0, 1, b'x', 255, 255], INVALID),
         (6, &[255, 255, 255, 255], INVALID),
         (6, &[0, 0, 0, 1, 0xff, 0, 0], INVALID),
@@ -245,7 +246,7 @@ fn replies_have_the_bytes_of_their_style() {
     assert!(written(Style::Structured, &fault).ends_with(message.as_bytes()));
 }
 
-/// A request as a client writes it.
+/// Encodes a request as a client does.
 fn sent(style: Style, flags: u16, command: u16, offset: u64, len: u64, payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     bytes.put_u32(if style == Style::Extended { 0x21e4_1c71 } else { 0x2560_9513 });
@@ -336,7 +337,7 @@ fn any_style() -> impl Strategy<Value = Style> {
 }
 
 proptest! {
-    /// However the bytes are cut, the same requests come out, and none before all of it is there.
+    /// However the bytes are cut, the same requests are decoded, and none before it is complete.
     #[test]
     fn requests_may_be_cut_anywhere(
         (style, requests) in any_style().prop_flat_map(|style| {
@@ -361,7 +362,7 @@ proptest! {
         prop_assert!(from.is_empty());
     }
 
-    /// What is to be done lies within the export, whatever was asked.
+    /// The range of every order lies within the export.
     #[test]
     fn what_is_let_through_can_be_done(
         (style, bytes) in any_style().prop_flat_map(|style| (Just(style), any_request(style))),
@@ -371,7 +372,7 @@ proptest! {
         }
     }
 
-    /// A handshake that chooses the export, then anything.
+    /// A handshake that may choose the export, then random bytes.
     #[test]
     fn any_bytes_do_no_harm(
         first in any::<u8>(),

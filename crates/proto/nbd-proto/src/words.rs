@@ -1,28 +1,28 @@
-//! The protocol's numbers (`doc/proto.md` of the project NetworkBlockDevice/nbd; what is extended, its branch
-//! `extension-ext-header`).
+//! The protocol's numbers (`doc/proto.md` of the project NetworkBlockDevice/nbd; extended headers: its
+//! branch `extension-ext-header`).
 
-/// What a server says first, twice eight bytes: `NBDMAGIC`, `IHAVEOPT`.
+/// The server's first 16 bytes: `NBDMAGIC`, `IHAVEOPT`.
 pub(super) const GREETING: [u8; 16] = *b"NBDMAGICIHAVEOPT";
-/// Before each option of a client: `IHAVEOPT`.
+/// Magic of a client's option: `IHAVEOPT`.
 pub(super) const OPTION_MAGIC: u64 = u64::from_be_bytes(*b"IHAVEOPT");
-/// Before each reply to an option.
+/// Magic of a reply to an option.
 pub(super) const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 
-/// Before a request.
+/// Magic of a request.
 pub(super) const REQUEST_MAGIC: u32 = 0x2560_9513;
-/// Before a request with a length of 64 bits.
+/// Magic of a request with a length of 64 bits.
 pub(super) const EXTENDED_REQUEST_MAGIC: u32 = 0x21e4_1c71;
-/// Before replies.
+/// Magics of replies.
 pub(super) const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 pub(super) const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
 pub(super) const EXTENDED_REPLY_MAGIC: u32 = 0x6e8a_278c;
 
-/// Flags of the handshake, the server's and the client's: fixed newstyle; no 124 zeros behind the answer to
-/// EXPORT_NAME.
+/// Flags of the handshake, both the server's and the client's: fixed newstyle; no 124 zeros behind the
+/// answer to EXPORT_NAME.
 pub(super) const FIXED_NEWSTYLE: u16 = 1;
 pub(super) const NO_ZEROES: u16 = 2;
 
-/// What the answer to EXPORT_NAME ends with, unless both sides do without.
+/// Number of zeros behind the answer to EXPORT_NAME, unless both sides set NO_ZEROES.
 pub(super) const EXPORT_NAME_ZEROES: usize = 124;
 
 /// Options.
@@ -45,7 +45,7 @@ pub(super) mod reply {
     pub(crate) const SERVER: u32 = 2;
     pub(crate) const INFO: u32 = 3;
     pub(crate) const META_CONTEXT: u32 = 4;
-    /// The bit that all errors have.
+    /// The bit that all error replies have.
     pub(crate) const ERROR: u32 = 1 << 31;
     pub(crate) const ERR_UNSUP: u32 = (1 << 31) + 1;
     pub(crate) const ERR_INVALID: u32 = (1 << 31) + 3;
@@ -65,7 +65,7 @@ pub(super) mod info {
     pub(crate) const BLOCK_SIZE: u16 = 3;
 }
 
-/// What an export can do.
+/// Transmission flags: the abilities of an export.
 pub(super) mod transmission {
     pub(crate) const HAS_FLAGS: u16 = 1;
     pub(crate) const READ_ONLY: u16 = 1 << 1;
@@ -111,9 +111,9 @@ pub(super) mod chunk {
     pub(crate) const ERROR: u16 = (1 << 15) + 1;
 }
 
-/// The last chunk of a reply.
+/// Marks the last chunk of a reply.
 pub(super) const REPLY_DONE: u16 = 1;
 
-/// The one metadata context that is known here, and the number it gets.
+/// The only supported metadata context, and the number assigned to it.
 pub(super) const ALLOCATION: &[u8] = b"base:allocation";
 pub(super) const ALLOCATION_ID: u32 = 1;

@@ -1,4 +1,4 @@
-//! Replays the fuzzer's corpus, as it is and damaged.
+//! Replays the fuzzer's corpus, intact and damaged.
 
 use std::fs;
 use std::path::Path;

@@ -1,9 +1,9 @@
-//! Transactions of many op sequencers are applied by some threads: how much of the threads' time does it
-//! take?
+//! Some threads apply transactions of many op sequencers: time that the threads need.
 //!
-//! Clients queue bursts of transactions, each of one sequencer, which must be applied in their order.
-//! Applying one is the same in both forms: loligo-store's memory store, and then the wait for a disk that
-//! FileStore's writes to files bring. What differs is how the threads that apply share the sequencers out.
+//! Clients queue bursts of transactions, each burst for one sequencer. The transactions of a sequencer
+//! must be applied in order. Applying one is the same in both forms: loligo-store's memory store, then a
+//! wait as long as that of a FileStore's write to a file. The forms differ in how the threads share the
+//! sequencers.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,33 +28,33 @@ use crate::{About, Case, Error, Form, Metric, Sample, Setting, Source, Spread, U
 static APPLY: Class = Class::new("before.apply");
 /// The "before": the transactions of a sequencer.
 static QUEUE: Class = Class::new("before.sequencer_queue");
-/// The "after": held to take out all transactions that are there.
+/// The "after": held to take out all queued transactions.
 static SEQUENCER: Class = Class::new("contend.sequencer");
 
-/// Threads that queue.
+/// Number of threads that queue transactions.
 const CLIENTS: u64 = 2;
-/// Transactions that one of them has under way.
+/// Maximum number of a client's transactions in flight.
 const IN_FLIGHT: usize = 512;
-/// Transactions for one sequencer that come together: a common queue depth of one client, below FileStore's
-/// 50 (`filestore_queue_max_ops`).
+/// Consecutive transactions for one sequencer: a common queue depth of one client, below FileStore's 50
+/// (`filestore_queue_max_ops`).
 const BURST: u64 = 32;
 const BYTES: usize = 4096;
-/// What a write to a file keeps a thread waiting.
+/// Time that a thread waits for a write to a file.
 const DISK_TIME: Duration = Duration::from_micros(100);
 const STORE_BYTES: u64 = 1 << 30;
-/// Transactions that a thread applies before it gives a busy sequencer back.
+/// Transactions that a thread applies before it puts a busy sequencer back on the queue.
 const RUN_BUDGET: usize = 64;
 
 /// The case.
 pub(super) struct Apply {
     pub(super) sequencers: u32,
-    /// One setting for each number of threads that apply.
+    /// One setting for each number of applying threads.
     pub(super) threads: &'static [usize],
 }
 
 impl Default for Apply {
     fn default() -> Self {
-        // The stock default of `filestore_op_threads`, and what one sets for fast disks.
+        // 2 is the default of `filestore_op_threads`; 16 and 32 are usual for fast disks.
         Self { sequencers: 64, threads: &[2, 16, 32] }
     }
 }
@@ -110,21 +110,21 @@ impl Case for Apply {
     }
 }
 
-/// A transaction to be applied.
+/// A queued transaction.
 struct Op {
     queued: Instant,
     version: u64,
     done: mpsc::Sender<()>,
 }
 
-/// What threads that apply have measured.
+/// The measurements of an applying thread.
 struct Applied {
-    /// From queued to applied.
+    /// Times from queued to applied.
     latency: Spread,
     apply_time: Duration,
 }
 
-/// A placement group's objects, and how its transactions are applied.
+/// The collection of a placement group, to which transactions are applied.
 struct Target(Arc<dyn Collection>);
 
 impl Target {
@@ -140,19 +140,19 @@ impl Target {
     }
 }
 
-/// How threads share sequencers out.
+/// How threads share a sequencer.
 trait Sequencer: Send + Sync + Sized + 'static {
     fn new(target: Target) -> Self;
 
-    /// Adds a transaction; whether the sequencer has to be put on the apply queue.
+    /// Adds a transaction; returns whether the caller must put the sequencer on the apply queue.
     fn add(&self, op: Op) -> bool;
 
-    /// Applies what a thread that took the sequencer from the apply queue applies; whether it has to be put
-    /// there again.
+    /// Called by a thread that took the sequencer from the apply queue: applies its share of
+    /// transactions. Returns whether the thread must put the sequencer back on the queue.
     fn apply(&self, each: &mut dyn FnMut(&Target, Op)) -> bool;
 }
 
-/// The "before".
+/// The "before": a queue and a lock.
 struct Locked {
     target: Target,
     ops: Mutex<VecDeque<Op>>,
@@ -179,7 +179,7 @@ impl Sequencer for Locked {
     }
 }
 
-/// The "after".
+/// The "after": a lane.
 struct Once {
     target: Target,
     lane: Lane<Op>,
@@ -191,7 +191,7 @@ impl Sequencer for Once {
     }
 
     fn add(&self, op: Op) -> bool {
-        // As many fit as are ever under way.
+        // The lane has room for all transactions in flight.
         matches!(self.lane.push(op), Ok(Action::Submit))
     }
 
@@ -200,7 +200,7 @@ impl Sequencer for Once {
     }
 }
 
-/// The queue of sequencers on which the threads that apply sleep: the same in both forms.
+/// The queue of sequencers on which the applying threads sleep; the same in both forms.
 struct ApplyQueue<S> {
     state: StdMutex<(VecDeque<Arc<S>>, bool)>,
     wake: Condvar,
@@ -212,7 +212,7 @@ impl<S> ApplyQueue<S> {
         self.wake.notify_one();
     }
 
-    /// Waits for a sequencer; `None` when there will be no more.
+    /// Waits for a sequencer; returns `None` once the queue is closed and empty.
     fn pop(&self) -> Option<Arc<S>> {
         let mut state = self.state();
         loop {
@@ -249,7 +249,7 @@ fn run<S: Sequencer>(sequencers: u32, threads: usize, time: Duration) -> Result<
         let clients: Vec<_> =
             (0..CLIENTS).map(|number| scope.spawn(move || ask(number, queue, all, over))).collect();
         thread::sleep(time);
-        // Relaxed: a burst more or less does not matter.
+        // Relaxed: one burst more or less does not matter.
         over.store(true, Ordering::Relaxed);
         let panicked = |_| Error::talk("a thread")("it panicked");
         let asked = clients.into_iter().try_for_each(|client| client.join().map_err(panicked));
@@ -289,7 +289,7 @@ fn sequencers_of<S: Sequencer>(count: u32) -> Result<Vec<Arc<S>>, Error> {
     Ok(collections.into_iter().map(|collection| Arc::new(S::new(Target(collection)))).collect())
 }
 
-/// What a thread that applies does.
+/// The loop of an applying thread.
 fn work<S: Sequencer>(queue: &ApplyQueue<S>) -> Result<Applied, Error> {
     let data = Bytes::from(vec![0x61; BYTES]);
     let mut latency = Spread::new();
@@ -305,7 +305,7 @@ fn work<S: Sequencer>(queue: &ApplyQueue<S>) -> Result<Applied, Error> {
             latency.add(now - op.queued);
             apply_time += now - from;
             from = now;
-            // Whoever queued it may have ended.
+            // The client may have ended.
             let _ = op.done.send(());
         });
         if again {
@@ -315,7 +315,7 @@ fn work<S: Sequencer>(queue: &ApplyQueue<S>) -> Result<Applied, Error> {
     failed.map_or(Ok(Applied { latency, apply_time }), Err)
 }
 
-/// What a client does: bursts for one of its own sequencers after the other.
+/// The loop of a client: bursts for each of its own sequencers in turn.
 fn ask<S: Sequencer>(number: u64, queue: &ApplyQueue<S>, all: &[Arc<S>], over: &AtomicBool) {
     let (done, finished) = mpsc::channel();
     let mut under_way = 0;
@@ -325,7 +325,7 @@ fn ask<S: Sequencer>(number: u64, queue: &ApplyQueue<S>, all: &[Arc<S>], over: &
         for sequencer in all.iter().skip(number as usize).step_by(CLIENTS as usize) {
             for n in 0..BURST {
                 if under_way == IN_FLIGHT {
-                    // They all come: nobody closes the queue before we are done.
+                    // All transactions complete: the queue is not closed before the clients have ended.
                     let _ = finished.recv();
                     under_way -= 1;
                 }

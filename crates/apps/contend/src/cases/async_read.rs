@@ -1,9 +1,9 @@
-//! Objects are read that are on disk only, and others of the same placement group are written: how long does
-//! a write take?
+//! Cold objects of a placement group are read while others of it are written: latency of a write.
 //!
-//! Connections keep 4 KiB writes in flight, others 4 KiB reads of objects that no cache holds, all in one
-//! placement group of an OSD on disk. Messenger, decoding, checks, execution and store are the product's in
-//! both forms; what differs is who waits for the disk, and holding what.
+//! Some connections keep 4 KiB writes in flight, others 4 KiB reads of objects that no cache holds, all
+//! in one placement group of an OSD on disk. Messenger, decoding, checks, execution and store are the
+//! product's in both forms. The forms differ in which thread waits for the disk, and which lock it holds
+//! meanwhile.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,24 +29,24 @@ use crate::measure::Waits;
 use crate::{About, Case, Error, Form, Metric, Sample, Setting, Source, Spread, Unit};
 
 const BYTES: usize = 4096;
-/// Objects that are written.
+/// Number of objects that are written.
 const WRITTEN: u64 = 512;
 const STORE_BYTES: u64 = 2 << 30;
 const JOURNAL_BYTES: u64 = 64 << 20;
 
-/// A short seek and half a turn of a disk with 10,000 turns a minute.
+/// A short seek and half a revolution of a disk with 10,000 revolutions per minute.
 const ROTATING: Duration = Duration::from_millis(6);
 
 /// The case.
 pub(super) struct AsyncRead {
-    /// Connections that read, and that write.
+    /// Number of connections that read and that write.
     pub(super) readers: usize,
     pub(super) writers: usize,
-    /// Requests that each keeps in flight.
+    /// Requests that each connection keeps in flight.
     pub(super) in_flight: u64,
-    /// Objects to read.
+    /// Number of objects to read.
     pub(super) objects: u64,
-    /// One setting for each time by which a read takes longer than it does on this machine's disk.
+    /// One setting for each time by which reads are delayed beyond the time of this machine's disk.
     pub(super) disks: &'static [Duration],
 }
 
@@ -134,7 +134,7 @@ impl Case for AsyncRead {
 }
 
 impl AsyncRead {
-    /// First those who write.
+    /// The requests of all connections, first those that write.
     fn asks(&self) -> Vec<Asks> {
         let in_flight = self.in_flight;
         let writes = (0..self.writers as u64).map(|n| Asks { in_flight, request: write(n << 32) });
@@ -167,7 +167,7 @@ impl AsyncRead {
     }
 }
 
-/// Writes of random objects among a few.
+/// Writes to random objects of a small set.
 fn write(seed: u64) -> Box<dyn Fn(u64) -> Msg + Send + Sync> {
     let data = Bytes::from(vec![0x6c; BYTES]);
     Box::new(move |number| {
@@ -178,7 +178,7 @@ fn write(seed: u64) -> Box<dyn Fn(u64) -> Msg + Send + Sync> {
     })
 }
 
-/// Reads of random objects among those on disk.
+/// Reads of random objects that are on disk.
 fn read(seed: u64, objects: u64) -> Box<dyn Fn(u64) -> Msg + Send + Sync> {
     Box::new(move |number| {
         let object = scramble(seed + number) % objects;
@@ -195,7 +195,7 @@ fn hash(object: u64) -> u32 {
     scramble(!object) as u32
 }
 
-/// A number that looks random (the finalizer of SplitMix64).
+/// Hashes a number (the finalizer of SplitMix64).
 fn scramble(n: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
@@ -212,7 +212,7 @@ fn open(dir: &Dir) -> Result<DiskStore, Error> {
     DiskStore::open(&dir.0, config).map_err(Error::talk("open a store"))
 }
 
-/// Makes a store whose objects are on disk only.
+/// Creates a store whose objects are only on disk.
 fn prepare(dir: &Dir, objects: u64) -> Result<(), Error> {
     struct Nobody;
     impl CommitListener for Nobody {
@@ -237,12 +237,12 @@ fn prepare(dir: &Dir, objects: u64) -> Result<(), Error> {
         Ok(())
     };
     fill().map_err(failed)?;
-    // Writes everything to its place.
+    // Writes all data from the journal to their final place.
     store.close();
     Ok(())
 }
 
-/// A directory that is removed in the end.
+/// A directory that is removed on drop.
 struct Dir(PathBuf);
 
 impl Dir {
@@ -255,26 +255,26 @@ impl Dir {
 
 impl Drop for Dir {
     fn drop(&mut self) {
-        // What is left lies in the system's directory for such things.
+        // If this fails, the directory stays in the system's directory for temporary files.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
 
-/// What a store does with the answer to a read.
+/// The way in which a store answers reads.
 trait Answers: Clone + Send + Sync + 'static {
-    /// Whether who asks waits.
+    /// Returns whether the caller waits for the answer.
     fn waits(&self) -> bool;
 
     fn answer<T: Send + 'static>(&self, fetch: Fetch<T>) -> Fetch<T>;
 }
 
-/// A store whose answers to reads are given in another way.
+/// A store that answers reads in another way than `inner`.
 struct Through<T: ?Sized, A> {
     inner: Arc<T>,
     answers: A,
 }
 
-/// The "before": who asks waits for the disk.
+/// The "before": the caller waits for the disk.
 #[derive(Clone)]
 struct Synchronous;
 
@@ -308,7 +308,8 @@ struct Slow {
 impl Slow {
     fn new(more: Duration) -> Result<Self, Error> {
         let (timer, due) = mpsc::channel::<(Instant, Box<dyn FnOnce() + Send>)>();
-        // All wait equally long, so they are due in order. Ends with the last who could ask.
+        // All delays are equal, so the entries are due in order. The thread ends when the last sender is
+        // dropped.
         let run = move || {
             for (at, then) in due {
                 thread::sleep(at.saturating_duration_since(Instant::now()));
@@ -330,7 +331,7 @@ impl Answers for Slow {
         let (later, completer) = Later::new();
         let (timer, more) = (self.timer.clone(), self.more);
         fetched.then(move |value| {
-            // Dropped, if the timer has gone, it says that the store has stopped.
+            // If the timer has ended, the dropped completer reports that the store has stopped.
             let _ = timer.send((Instant::now() + more, Box::new(move || completer.complete(value))));
         });
         Fetch::Later(later)
@@ -358,8 +359,8 @@ impl<A: Answers> ObjectStore for Through<dyn ObjectStore, A> {
 
 impl<A: Answers> Collection for Through<dyn Collection, A> {
     fn object(&self, oid: ObjectRef<'_>) -> Fetch<Option<Arc<dyn ObjectView>>> {
-        // What says where an object lies is not what the case is about: it takes as long as it takes, and who
-        // asks waits only in the "before".
+        // The lookup of an object's location is not measured: it is not delayed, and its caller waits
+        // only in the "before".
         let wrap = |inner: Option<Arc<dyn ObjectView>>, answers: &A| {
             let answers = answers.clone();
             inner.map(|inner| Arc::new(Through { inner, answers }) as Arc<dyn ObjectView>)

@@ -1,4 +1,4 @@
-//! Connections that each keep some requests in flight, for cases that ask an OSD.
+//! Connections that each keep some requests in flight, for cases that send requests to an OSD.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,35 +20,35 @@ use tokio::runtime::{Builder, Runtime};
 use crate::measure::waited_for;
 use crate::{Error, Locks, Spread};
 
-/// A client's own bookkeeping: taken by the one task that reads a connection.
+/// A client's own bookkeeping: locked only by the one task that reads a connection.
 static STREAM: Class = Class::new("contend.stream");
 
-/// Held to tell that a connection is up.
+/// Held to report that a connection is up.
 static UP: Class = Class::new("contend.up");
 
-/// Longest time until all connections are up.
+/// Time limit for all connections to come up.
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// The one pool.
+/// The only pool.
 pub(super) const POOL: PoolId = PoolId(1);
 
-/// What one connection asks for.
+/// The requests of one connection.
 pub(super) struct Asks {
-    /// Requests that it keeps in flight.
+    /// Number of requests that it keeps in flight.
     pub(super) in_flight: u64,
-    /// The request of a number, counted from 0.
+    /// Makes the request with a number, counted from 0.
     pub(super) request: Box<dyn Fn(u64) -> Msg + Send + Sync>,
 }
 
-/// What came of it.
+/// The results.
 pub(super) struct Driven {
-    /// Of each connection's requests.
+    /// The latencies of each connection's requests.
     pub(super) latency: Vec<Spread>,
     pub(super) took: Duration,
     pub(super) locks: Locks,
 }
 
-/// Serves with `dispatcher` and lets connections ask for a time.
+/// Serves with `dispatcher` and lets the connections send requests for `time`.
 pub(super) fn drive(
     server_rt: &Runtime,
     dispatcher: Arc<dyn Dispatcher>,
@@ -60,7 +60,8 @@ pub(super) fn drive(
     let (up, ups) = mpsc::channel();
     let asking =
         Arc::new(Asking { up: Mutex::new(&UP, up), over: AtomicBool::new(false), failure: OnceLock::new() });
-    // A messenger each: to a server, two connections of one messenger are a session and its successor.
+    // One messenger per connection: to a server, two connections of one messenger are a session and its
+    // successor.
     let clients: Vec<Arc<Messenger>> = (0..asks.len())
         .map(|_| {
             let dispatcher = Arc::clone(&asking);
@@ -96,7 +97,7 @@ pub(super) fn drive(
     Ok(Driven { latency, took, locks })
 }
 
-/// An OSD with one pool.
+/// Creates an OSD with one pool.
 pub(super) fn osd(store: Arc<dyn ObjectStore>, pgs: u32) -> Result<Arc<Osd>, Error> {
     const WHAT: &str = "make an OSD";
     let mut map = OsdMap::build(Uuid([1; 16])).finish().map_err(Error::talk(WHAT))?;
@@ -108,7 +109,7 @@ pub(super) fn osd(store: Arc<dyn ObjectStore>, pgs: u32) -> Result<Arc<Osd>, Err
     Ok(osd)
 }
 
-/// A request for an object of a PG.
+/// A request for an object in a PG.
 pub(super) fn request(name: String, hash: u32, seed: u32, ops: Ops, flags: OsdFlags) -> MOSDOp {
     let mut op = MOSDOp::new(ObjectLocator::in_pool(POOL), name.into(), ops, flags);
     op.spgid = SpgId::whole(PgId { pool: POOL, seed });
@@ -133,7 +134,7 @@ async fn listen(dispatcher: Arc<dyn Dispatcher>) -> Result<(Arc<Messenger>, Enti
 
 /// The clients' side of all connections.
 struct Asking {
-    /// Told once for each connection that is up.
+    /// Sent to once for each connection that comes up.
     up: Mutex<mpsc::Sender<()>>,
     over: AtomicBool,
     failure: OnceLock<String>,
@@ -155,7 +156,7 @@ impl Dispatcher for Asking {
                 }
             });
             match next {
-                // A connection that is gone is told of by `reset`.
+                // `reset` reports a lost connection.
                 Ok(msg) => drop(conn.send(msg)),
                 Err(why) => drop(self.failure.set(why)),
             }
@@ -163,7 +164,7 @@ impl Dispatcher for Asking {
     }
 
     fn connected(&self, _: &Arc<Connection>) {
-        // Nobody listens any more once the case has given up.
+        // The receiver is dropped if the case has given up.
         let _ = self.up.lock().send(());
     }
 
@@ -180,7 +181,7 @@ struct Stream {
 
 struct Progress {
     latency: Spread,
-    /// When the request in flight was sent, by its number modulo how many are.
+    /// When the request in flight was sent, indexed by its number modulo `in_flight`.
     sent: Vec<Instant>,
 }
 
@@ -196,12 +197,12 @@ impl Stream {
         let now = Instant::now();
         self.progress.lock().sent.fill(now);
         for tid in 0..self.asks.in_flight {
-            // A connection that is gone is told of by `reset`.
+            // `reset` reports a lost connection.
             let _ = conn.send(self.message(tid));
         }
     }
 
-    /// Counts the reply of a request; returns the request that takes its place.
+    /// Counts the reply to a request and returns the next request.
     fn next(&self, tid: Tid) -> Msg {
         let place = (tid.0 % self.asks.in_flight) as usize;
         let now = Instant::now();

@@ -1,8 +1,8 @@
-//! Many devices are opened, read and closed by some threads, while one of them is changed at a time: who
-//! waits for whom?
+//! Some threads open, read and close many devices while another thread changes one device at a time:
+//! waits of the threads.
 //!
-//! The devices and what is done with them are the product's in both forms; what differs is what an open, a
-//! close and a change of a device exclude.
+//! The devices and the operations on them are the product's in both forms. The forms differ in which
+//! operations on devices exclude each other.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,22 +23,22 @@ use crate::{About, Case, Error, Form, Metric, Sample, Setting, Source, Spread, U
 /// The lock of the "before".
 static CONTROL: Class = Class::new("contend.device_control");
 
-/// How the classes of the product's locks begin, which are waited for in either form.
+/// Prefix of the classes of the product's locks, whose waits count in both forms.
 const PRODUCT: &str = "nbd.";
 
 const DEVICE_BYTES: u64 = 64 << 10;
 const READ_BYTES: u32 = 4096;
-/// What disks take, from fast to busy ones.
+/// Times of disk operations, from fast to busy disks.
 const STEPS: [Duration; 3] =
     [Duration::from_micros(100), Duration::from_millis(1), Duration::from_millis(20)];
 
 /// The case.
 pub(super) struct Devices {
-    /// How many there are.
+    /// Number of devices.
     pub(super) devices: usize,
-    /// Threads that use them.
+    /// Number of threads that use them.
     pub(super) workers: usize,
-    /// One setting for each time that a step of a change takes.
+    /// One setting for each duration of a step of a change.
     pub(super) steps: &'static [Duration],
 }
 
@@ -105,9 +105,9 @@ impl Case for Devices {
     }
 }
 
-/// What a form does with devices.
+/// Operations on devices, as one form does them.
 trait Control: Sync {
-    /// `None` while the device is being removed.
+    /// Returns `None` while the device is being removed.
     fn open(&self, name: &str) -> Option<Attached>;
     fn close(&self, device: Attached);
     fn add(&self, name: &str);
@@ -115,7 +115,7 @@ trait Control: Sync {
     fn remove(&self, name: &str);
 }
 
-/// The product's.
+/// The "after": the product's registry.
 struct Table {
     registry: Arc<Registry>,
     runtime: Runtime,
@@ -124,7 +124,7 @@ struct Table {
 
 impl Control for Table {
     fn open(&self, name: &str) -> Option<Attached> {
-        // A device that is ready is opened at once.
+        // Opening a ready device does not wait.
         self.registry.attach(name).now_or_never()?.ok()
     }
 
@@ -134,7 +134,7 @@ impl Control for Table {
 
     fn add(&self, name: &str) {
         let memory = Memory::new(DEVICE_BYTES, false);
-        // There is no other of this name.
+        // The name is free.
         let _ = self.registry.add_open(name, Box::new(Slow { memory, step: self.step }));
     }
 
@@ -147,7 +147,7 @@ impl Control for Table {
     }
 }
 
-/// The same behind one lock.
+/// The "before": the same operations under one lock.
 struct Locked {
     devices: Table,
     control: Mutex<()>,
@@ -180,7 +180,7 @@ impl Control for Locked {
     }
 }
 
-/// Memory whose changes and end take their time.
+/// Memory whose resize and close take the time of a step.
 struct Slow {
     memory: Memory,
     step: Duration,
@@ -267,7 +267,7 @@ impl Devices {
         Ok(Sample { figures, spread: opens, locks })
     }
 
-    /// Opens, reads and closes one device after the other.
+    /// Opens, reads and closes one device after another.
     fn work(&self, control: &impl Control, number: usize, began: Instant, time: Duration) -> Spread {
         let names: Vec<String> = (0..self.devices).map(name).collect();
         let mut opens = Spread::new();

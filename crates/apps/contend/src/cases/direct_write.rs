@@ -1,5 +1,5 @@
-//! A write of a file touches several objects, each of which takes a while: does it wait for one after the
-//! other?
+//! A write of a file covers several objects, each of which takes some time: whether the objects are
+//! written one after another.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -19,11 +19,11 @@ const POOL: &str = "contend";
 
 /// The case.
 pub(super) struct DirectWrite {
-    /// Objects that a write touches.
+    /// Number of objects that a write covers.
     pub(super) objects: u64,
     /// One setting for each size of an object, in bytes.
     pub(super) sizes: &'static [u64],
-    /// What an object's write takes beside carrying its data.
+    /// Time of an object's write in addition to the transfer of its data.
     pub(super) delay: Duration,
 }
 
@@ -96,8 +96,8 @@ impl Case for DirectWrite {
 }
 
 impl DirectWrite {
-    /// Writes the same range again and again for a time, at least once. The first time, which makes the
-    /// objects, does not count.
+    /// Writes the same range repeatedly for `time`, at least once. The first write, which creates the
+    /// objects, is not counted.
     async fn write(
         &self,
         direct: &Direct,
@@ -128,13 +128,13 @@ impl DirectWrite {
     }
 }
 
-/// Times that so many bytes are carried; the median counts.
+/// Number of transfers, of which the median counts.
 const CARRIED: usize = 9;
-/// Bytes of one call to the kernel.
+/// Bytes per system call.
 const PIECE_BYTES: usize = 256 << 10;
 
-/// How long so many bytes take over a loopback socket until a byte says that all have come, from and to
-/// memory that was touched before.
+/// Measures how long `bytes` take over a loopback socket, until the receiver has acknowledged all with
+/// one byte. The memory on both sides is already mapped.
 fn bare_socket(bytes: u64) -> io::Result<Duration> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let mut sender = TcpStream::connect(listener.local_addr()?)?;

@@ -1,9 +1,9 @@
-//! Threads log a line: what does the call cost them?
+//! Threads log lines: the cost of a call.
 //!
-//! Each thread logs `sent {} frames to {}` with a number and an address, and each call is timed by itself;
-//! what looking at the clock costs is taken off. Threads log in bursts with pauses in between, in which the
-//! writer can follow, in both forms: a log that drops would look fast, one that makes its callers wait for
-//! the disk slow.
+//! Each thread logs `sent {} frames to {}` with a number and an address. Each call is timed separately,
+//! and the cost of reading the clock is subtracted. In both forms threads log in bursts, with pauses in
+//! which the writer can catch up: otherwise a log that drops entries would look fast, and one whose
+//! callers wait for the disk slow.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -23,12 +23,12 @@ use loligo_logring::{Config, Sink, flush, log, set_option};
 use crate::measure::waited_for;
 use crate::{About, Case, Error, Form, Metric, Sample, Setting, Source, Spread, Unit};
 
-/// Calls of a burst: half of what the before's queue takes, far from what a ring takes.
+/// Calls in a burst: half of the capacity of the before's queue, far below that of a ring.
 const BURST: usize = 500;
-/// Between two bursts of a thread: the writer of 16 threads' lines needs about ten.
+/// Pause between two bursts of a thread; the writer needs about 10 ms for the lines of 16 threads.
 const PAUSE: Duration = Duration::from_millis(15);
 
-/// Entries in the before's queue; beyond them callers wait. (Ceph: `log_max_new`.)
+/// Capacity of the before's queue; callers wait while it is full. (Ceph: `log_max_new`.)
 const QUEUE_MAX: usize = 1000;
 
 /// The case.
@@ -68,7 +68,7 @@ impl Case for Log {
 
     fn settings(&self) -> Vec<Setting> {
         let setting = |threads: &usize| {
-            // Nearly 90 % less, under high concurrency.
+            // Published: nearly 90 % less, under high concurrency.
             let mean = Metric::lower("a call, mean", Unit::Ns);
             Setting {
                 name: format!("{threads} thread{}", if *threads == 1 { "" } else { "s" }),
@@ -121,18 +121,18 @@ fn peer() -> SocketAddr {
     black_box(SocketAddr::from(([10, 0, 0, 1], 6789)))
 }
 
-/// Entries that the ring's log says it dropped.
+/// Sums up the dropped entries that the ring's log reports.
 fn dropped(text: &str) -> u64 {
     let reports = text.lines().filter_map(|line| line.split_once(" entries dropped by "));
     reports.filter_map(|(before, _)| before.rsplit(' ').next()?.parse::<u64>().ok()).sum()
 }
 
-/// A file that is gone when it is dropped.
+/// A file that is removed on drop.
 struct LogFile(PathBuf);
 
 impl LogFile {
     fn new(form: Form) -> Self {
-        // Several runs of one process may overlap in tests.
+        // Several runs may overlap in tests of one process.
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("loligo-contend-{}-{number}.{}.log", std::process::id(), form.name());
@@ -142,12 +142,12 @@ impl LogFile {
 
 impl Drop for LogFile {
     fn drop(&mut self) {
-        // A temporary file: the system cleans it up, should this fail.
+        // A temporary file: if this fails, the system removes it later.
         let _ = fs::remove_file(&self.0);
     }
 }
 
-/// What the calls took.
+/// The times of the calls.
 struct Calls {
     spread: Spread,
     total: Duration,
@@ -167,14 +167,14 @@ impl Calls {
     }
 }
 
-/// Lets threads call in bursts for a time.
+/// Lets threads call in bursts for `time`.
 fn storm(threads: usize, time: Duration, call: impl Fn() + Sync) -> Result<Calls, Error> {
     let clock = clock_cost();
     let gate = Barrier::new(threads);
     let (gate, call) = (&gate, &call);
     let body = move || {
         let mut calls = Calls { spread: Spread::new(), total: Duration::ZERO };
-        call(); // makes what a thread needs
+        call(); // initializes per-thread state
         gate.wait();
         let end = Instant::now() + time;
         while Instant::now() < end {
@@ -201,7 +201,7 @@ fn storm(threads: usize, time: Duration, call: impl Fn() + Sync) -> Result<Calls
     })
 }
 
-/// The median of what two looks at the clock are apart.
+/// The median time between two reads of the clock.
 fn clock_cost() -> Duration {
     let mut costs: Vec<Duration> = (0..10_001).map(|_| Instant::now().elapsed()).collect();
     costs.sort_unstable();
@@ -214,7 +214,8 @@ struct MutexQueue {
     writer: JoinHandle<io::Result<()>>,
 }
 
-/// A queue on which callers and the writer sleep: it needs a mutex with condition variables.
+/// The queue between callers and the writer. Both sleep on condition variables, so it needs a plain
+/// mutex.
 #[derive(Default)]
 struct Shared {
     queue: Mutex<Queue>,
@@ -225,7 +226,7 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     entries: VecDeque<Entry>,
-    /// The log has ended, or cannot go on: nobody is to wait for it.
+    /// The log has ended or failed: callers must not wait for it.
     closed: bool,
 }
 

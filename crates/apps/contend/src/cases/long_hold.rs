@@ -1,5 +1,4 @@
-//! Six threads do long work under one lock, or a thread for each processor short work: what do those that
-//! wait cost?
+//! Six threads do long work under one lock, or up to six threads short work: CPU time of the waiters.
 
 use std::hint::{black_box, spin_loop};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -16,14 +15,14 @@ use crate::{About, Case, Error, Form, Metric, Sample, Setting, Source, Spread, U
 /// The lock of the "after".
 static HELD_LOCK: Class = Class::new("contend.long_hold");
 
-/// Steps of work under the lock and between two acquisitions, in the short-hold run: some tens of nanoseconds
+/// Steps of work under the lock and between two acquisitions with short holds: some tens of nanoseconds
 /// each.
 const SHORT_HOLD_ROUNDS: u64 = 32;
 const SHORT_PAUSE_ROUNDS: u64 = 32;
-/// Acquisitions between two looks at the clock.
+/// Acquisitions between two reads of the clock.
 const SHORT_BATCH: u64 = 256;
 
-/// CPU seconds of the six readers together, as published: (user + system) of each.
+/// CPU seconds of the six readers together, as published: user + system time of each.
 const PUBLISHED_BEFORE_CPU_S: f64 = 2.558 + 2.655 + 2.601 + 2.555 + 2.573 + 2.664;
 const PUBLISHED_AFTER_CPU_S: f64 = 0.459 + 0.468 + 0.469 + 0.466 + 0.468 + 0.471;
 /// The longest of the six wall times.
@@ -32,7 +31,7 @@ const PUBLISHED_AFTER_WALL_S: f64 = 2.789;
 
 /// The case.
 pub(super) struct LongHold {
-    /// That hold long.
+    /// Number of threads, with long holds.
     pub(super) threads: usize,
 }
 
@@ -100,7 +99,7 @@ impl Case for LongHold {
     }
 }
 
-/// The settings, by index.
+/// The settings, in the order of their index.
 #[derive(Clone, Copy)]
 enum Run {
     LongHeavy,
@@ -115,8 +114,8 @@ impl Run {
 }
 
 impl LongHold {
-    /// Each thread holds the lock once, for a twelfth of the time: half of it is one thread's that does the
-    /// same alone.
+    /// Each thread holds the lock once, for time / (2 · threads). The other half of the time is used by
+    /// one thread that does all the work alone.
     fn long(&self, lock: &impl Exclusion, time: Duration) -> Result<Sample, Error> {
         let hold = time / (2 * self.threads as u32);
         let rounds = (hold.as_secs_f64() * work_per_s()) as u64;
@@ -137,12 +136,13 @@ impl LongHold {
 }
 
 impl LongHold {
-    /// A thread for each processor, and at least two: who spins needs a processor to do it on.
+    /// One thread per processor, at least two and at most `threads`: a spinning waiter needs its own
+    /// processor.
     fn short_threads(&self) -> usize {
         thread::available_parallelism().map_or(2, usize::from).clamp(2, self.threads.max(2))
     }
 
-    /// The threads take the lock again and again until the time is over.
+    /// The threads take the lock repeatedly until the time is over.
     fn short(&self, lock: &impl Exclusion, time: Duration) -> Result<Sample, Error> {
         let count = AtomicU64::new(0);
         loligo_lockstat::reset();
@@ -156,7 +156,7 @@ impl LongHold {
                 }
                 own += SHORT_BATCH;
             }
-            // Relaxed: it only counts, and is read after the threads have been joined.
+            // Relaxed: a counter that is read after the threads have been joined.
             count.fetch_add(own, Ordering::Relaxed);
         })?;
         let count = count.into_inner();
@@ -169,7 +169,7 @@ impl LongHold {
     }
 }
 
-/// A lock that can be held while something is done.
+/// A lock that can be held during a closure.
 trait Exclusion: Sync {
     fn with<R>(&self, f: impl FnOnce() -> R) -> R;
 }
@@ -188,7 +188,7 @@ impl Exclusion for AdaptiveMutex<()> {
     }
 }
 
-/// Runs threads that start together; returns the wall time of all and the CPU time of each.
+/// Runs threads that start together; returns the total wall time and the CPU time of each thread.
 fn together(threads: usize, body: impl Fn(usize) + Sync) -> Result<(Duration, Vec<Duration>), Error> {
     let gate = Barrier::new(threads + 1);
     let (gate, body) = (&gate, &body);
@@ -213,7 +213,7 @@ fn together(threads: usize, body: impl Fn(usize) + Sync) -> Result<(Duration, Ve
     })
 }
 
-/// A fixed amount of work that touches no memory: `rounds` steps of a generator of random numbers.
+/// A fixed amount of work that touches no memory: `rounds` steps of a random number generator.
 fn work(rounds: u64) {
     let mut n = black_box(0x9e37_79b9_7f4a_7c15u64);
     for _ in 0..rounds {
@@ -224,7 +224,7 @@ fn work(rounds: u64) {
     black_box(n);
 }
 
-/// How many of its rounds this machine does in a second; found out once.
+/// Rounds of `work` that this machine does per second; measured once.
 fn work_per_s() -> f64 {
     static PER_S: OnceLock<f64> = OnceLock::new();
     const ROUNDS: u64 = 10_000_000;
@@ -235,23 +235,24 @@ fn work_per_s() -> f64 {
     })
 }
 
-/// The "before": a mutex with optimistic spinning, as the kernel's.
+/// The "before": a mutex with optimistic spinning, like the kernel's.
 ///
-/// In the kernel a waiter spins while the owner is on a processor and nobody else wants its own. A thread of
-/// a program sees neither; it notices afterwards that it was interrupted, and then sleeps. The kernel queues
-/// its spinners, which matters on machines with dozens of processors only.
+/// In the kernel a waiter spins while the owner is running and no other task needs the waiter's
+/// processor. A thread of a program can observe neither. It only notices afterwards that it was
+/// interrupted, and then sleeps. The kernel also queues its spinners, which matters only on machines
+/// with dozens of processors.
 struct Optimistic {
     state: AtomicU32,
 }
 
 const FREE: u32 = 0;
 const HELD: u32 = 1;
-/// Held, and somebody may be asleep.
+/// Held, and a waiter may be asleep.
 const AWAITED: u32 = 2;
 
-/// Looks at the lock between two looks at the clock: some microseconds.
+/// Polls of the lock between two reads of the clock: some microseconds.
 const LOOKS: u32 = 64;
-/// A spinner to whom so much time is lost between two looks at the clock has lost its processor.
+/// A spinner that loses this much time between two reads of the clock was preempted.
 const INTERRUPTED: Duration = Duration::from_micros(200);
 
 impl Optimistic {
@@ -260,14 +261,14 @@ impl Optimistic {
     }
 
     fn lock(&self) {
-        // Acquire here and below: the holder sees what earlier holders did.
+        // Acquire here and below: the holder sees the effects of earlier holders.
         let taken = self.state.compare_exchange(FREE, HELD, Ordering::Acquire, Ordering::Relaxed);
         if taken.is_err() && !self.spin(HELD) {
             self.sleep();
         }
     }
 
-    /// True if the lock was got, with `mark` in it.
+    /// Returns `true` if the lock was acquired, with the state `mark`.
     fn spin(&self, mark: u32) -> bool {
         let mut looked = Instant::now();
         loop {
@@ -290,9 +291,9 @@ impl Optimistic {
     #[cold]
     fn sleep(&self) {
         while self.state.swap(AWAITED, Ordering::Acquire) != FREE {
-            // An error says that the word has changed or a signal came: look again.
+            // An error means that the word has changed or a signal arrived: check again.
             let _ = futex::wait(&self.state, futex::Flags::PRIVATE, AWAITED, None);
-            // Who is woken spins again, as in the kernel; others may still sleep.
+            // A woken waiter spins again, as in the kernel; others may still sleep.
             if self.spin(AWAITED) {
                 return;
             }
@@ -300,7 +301,7 @@ impl Optimistic {
     }
 
     fn unlock(&self) {
-        // Release: the next holder sees what this one did.
+        // Release: the next holder sees the effects of this one.
         if self.state.swap(FREE, Ordering::Release) == AWAITED {
             let _ = futex::wake(&self.state, futex::Flags::PRIVATE, 1);
         }
@@ -320,7 +321,7 @@ impl Exclusion for Optimistic {
 mod tests {
     use super::*;
 
-    /// Two steps that are only right together if one thread at a time takes them.
+    /// The increment is a load and a store, correct only if the lock excludes other threads.
     #[test]
     fn one_thread_at_a_time_is_in_the_optimistic_mutex() {
         const EACH: u64 = 20_000;

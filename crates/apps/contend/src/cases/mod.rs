@@ -1,4 +1,4 @@
-//! The cases: one file each; what several share is in `clients` and `queued`.
+//! The cases, one file each; shared code is in `clients` and `queued`.
 
 mod apply;
 mod async_read;
@@ -14,7 +14,7 @@ mod queued;
 
 use crate::{Case, Error};
 
-/// All cases, in the order in which they are shown.
+/// All cases, in display order.
 pub fn cases() -> Vec<Box<dyn Case>> {
     vec![
         Box::new(out_queue::OutQueue::default()),
@@ -29,7 +29,7 @@ pub fn cases() -> Vec<Box<dyn Case>> {
     ]
 }
 
-/// The case of a name.
+/// The case with this name.
 ///
 /// # Errors
 /// [`Error::NoSuchCase`].
@@ -40,8 +40,8 @@ pub fn by_name(name: &str) -> Result<Box<dyn Case>, Error> {
 
 #[cfg(test)]
 mod tests {
-    //! Each case as it is, but small: that both forms work and measure something. How fast they are is not
-    //! tested.
+    //! Runs each case with small parameters. The tests check that both forms work and measure something,
+    //! not their speed.
 
     use std::collections::BTreeSet;
     use std::time::Duration;
@@ -84,7 +84,7 @@ mod tests {
         ]
     }
 
-    /// One test for all, since the lock counters are the process's.
+    /// One test for all cases, since the lock counters belong to the process.
     #[test]
     fn each_case_measures_something_in_both_forms() {
         let plan = Plan { rounds: 1, time: Duration::from_millis(40) };
@@ -98,8 +98,7 @@ mod tests {
                     let what = format!("{what}: {}: {} -> {}", row.metric.name, row.before, row.after);
                     assert!(row.before.is_finite() && row.after.is_finite(), "{what}");
                     assert!(row.before >= 0.0 && row.after >= 0.0, "{what}");
-                    // Nobody may have had to wait, nothing been dropped; but something took time, or was
-                    // done.
+                    // Waits and drops may be zero; all other figures must be positive.
                     let may_be_none = ["wait", "dropped"].iter().any(|word| row.metric.name.contains(word));
                     assert!(may_be_none || (row.before > 0.0 && row.after > 0.0), "{what}");
                 }

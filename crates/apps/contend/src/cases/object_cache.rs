@@ -1,11 +1,13 @@
-//! Readers of what is cached beside readers of what is not: who waits for the cache?
+//! Threads read cached blocks while others read blocks that are not cached: waits for the cache.
 //!
-//! Most threads read blocks of 4 KiB that are cached; some go through what is not, in larger pieces, and each
-//! waits for its pieces to come from a back end. Misses are due at fixed times, so that both forms have the
-//! same ones beside their hits. Hits are due at fixed times too, or each follows the one before.
+//! Most threads read cached blocks of 4 KiB. Some read through uncached data in larger pieces, and wait
+//! for each piece to arrive from a back end. Misses are due at fixed times, so that both forms have the
+//! same load of misses. Hits are also due at fixed times, or follow one another at once, as the setting
+//! says.
 //!
-//! A hit's time is that of the call; but if its thread still waited for an earlier one when it was due, its
-//! time is counted from then. Otherwise a thread would measure the less the longer it waits.
+//! The time of a hit is that of the call. If its thread was still busy with an earlier hit when it was
+//! due, its time is counted from when it was due. Otherwise a thread would measure fewer slow hits the
+//! longer it waits.
 
 use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,29 +24,30 @@ use super::clients::runtime;
 use crate::measure::{Waits, waited_for};
 use crate::{About, Case, Error, Form, Metric, Sample, Setting, Source, Spread, Unit};
 
-/// Held for all that is done in the cache, but not while the back end is waited for.
+/// Held for all operations on the cache, but not while waiting for the back end.
 static CACHE: Class = Class::new("before.object_cache");
 
 const BLOCK: usize = 4096;
 const CACHE_BYTES: u64 = 64 << 20;
-/// What is read again and again: a sixteenth of the cache, so often that no form throws it out.
+/// The data that are read repeatedly: a sixteenth of the cache, read so often that neither form evicts
+/// them.
 const HOT_OBJECTS: u64 = 16;
 const HOT_BYTES: u64 = 256 << 10;
 const OBJECT_BYTES: u64 = 4 << 20;
 
 /// The case.
 pub(super) struct ObjectCache {
-    /// Threads that read what is cached.
+    /// Number of threads that read cached data.
     pub(super) hitting: usize,
-    /// Threads that read what is not.
+    /// Number of threads that read uncached data.
     pub(super) missing: usize,
-    /// Bytes of one read of theirs.
+    /// Bytes per miss.
     pub(super) miss_bytes: usize,
-    /// How long the back end takes for it.
+    /// Time that the back end takes for a miss.
     pub(super) delay: Duration,
-    /// Each of them begins a read once in this time.
+    /// Interval between the misses of a thread.
     pub(super) miss_every: Duration,
-    /// Each of the others does, in the setting in which hits are due at fixed times.
+    /// Interval between the hits of a thread, in the setting with hits at fixed times.
     pub(super) hit_every: Duration,
 }
 
@@ -129,7 +132,7 @@ impl Case for ObjectCache {
     }
 }
 
-/// Reads a range; whether all of it was cached.
+/// Reads a range; returns whether all of it was cached.
 type Read<'a> = &'a (dyn Fn(u64, u64, &mut [u8]) -> bool + Sync);
 
 impl ObjectCache {
@@ -148,7 +151,7 @@ impl ObjectCache {
         let (over, began) = (AtomicBool::new(false), Instant::now());
         let (spreads, misses) = thread::scope(|scope| {
             let over = &over;
-            // Evenly apart.
+            // Start times are evenly spread.
             let first = |every: Duration, n: usize, of: usize| began + every * n as u32 / of.max(1) as u32;
             let hitting: Vec<_> = (0..self.hitting)
                 .map(|n| {
@@ -189,7 +192,7 @@ impl ObjectCache {
     }
 }
 
-/// When a thread's calls are due.
+/// The times at which a thread's calls are due.
 struct Due {
     next: Instant,
     every: Duration,
@@ -200,7 +203,8 @@ impl Due {
         Self { next, every }
     }
 
-    /// Waits until the next one is due. When it began: now; or when it was due, if that is over.
+    /// Waits until the next call is due. Returns the start of the call's time: now, or the due time if
+    /// that has passed.
     fn wait(&mut self) -> Instant {
         let due = self.next;
         self.next += self.every;
@@ -229,7 +233,7 @@ fn hit(read: Read<'_>, seed: u64, mut due: Option<Due>, over: &AtomicBool) -> Sp
     spread
 }
 
-/// Reads one object after the other that nobody else reads; returns how many pieces.
+/// Reads objects that no other thread reads, one after another; returns the number of pieces.
 fn miss(read: Read<'_>, number: u64, bytes: usize, mut due: Due, over: &AtomicBool) -> u64 {
     let mut buf = vec![0; bytes];
     let mut pieces = 0;
@@ -242,7 +246,7 @@ fn miss(read: Read<'_>, number: u64, bytes: usize, mut due: Due, over: &AtomicBo
     pieces
 }
 
-/// The product's form.
+/// Reads through the product's cache.
 fn fine(file: &CachedFile<Disk>, runtime: &Handle, object: u64, offset: u64, buf: &mut [u8]) -> bool {
     if file.try_read(object, offset, buf).is_some() {
         return true;
@@ -254,7 +258,7 @@ fn fine(file: &CachedFile<Disk>, runtime: &Handle, object: u64, offset: u64, buf
     false
 }
 
-/// The coarse form.
+/// Reads through the coarse cache.
 fn coarse(
     cache: &Mutex<Lru>,
     disk: &Disk,
@@ -283,7 +287,7 @@ fn coarse(
     false
 }
 
-/// Answers after a while.
+/// A back end that replies after `delay`.
 #[derive(Clone, Copy, Debug)]
 struct Disk {
     delay: Duration,
@@ -302,7 +306,7 @@ impl Backend for Disk {
     }
 }
 
-/// Blocks, of which the one that was not used for longest is thrown out. Its memory is taken once.
+/// Blocks, of which the least recently used one is evicted. Each block's memory is allocated once.
 struct Lru {
     places: FxHashMap<(u64, u64), usize>,
     blocks: Vec<Kept>,

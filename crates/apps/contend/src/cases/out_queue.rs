@@ -1,8 +1,8 @@
-//! Many threads send on one connection: how long do they wait for its lock?
+//! Many threads send on one connection: waits for its lock.
 //!
-//! Each thread sends a request of 4 KiB, sleeps until its reply of 150 bytes is there, and sends the next, as
-//! processes do that use a storage cluster. Server, sealing, runtime and kind of mutex are the same for both
-//! forms.
+//! Each thread sends a request of 4 KiB, sleeps until its reply of 150 bytes arrives, and sends the next
+//! one, as clients of a storage cluster do. Server, sealing, runtime and kind of mutex are the same in
+//! both forms.
 
 use std::io::{self, IoSlice};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +32,7 @@ const DATA_BYTES: usize = 4096;
 const FRONT_BYTES: usize = 200;
 const REPLY_BYTES: usize = 150;
 
-/// A sending thread does little: this leaves room for a thousand of them.
+/// A small stack suffices for a sending thread, so that a thousand of them fit.
 const STACK_BYTES: usize = 64 << 10;
 
 /// The lock of the "before".
@@ -78,11 +78,12 @@ impl Case for OutQueue {
         let setting = |threads: &usize| Setting {
             name: format!("{threads} threads"),
             metrics: vec![
-                // 7,853.36 ms before; 210.87 ms on the new lock and 13.68 ms on the old one after.
+                // Published: 7,853.36 ms before; after, 210.87 ms on the new lock and 13.68 ms on the
+                // old one.
                 Metric::lower("total wait per million requests", Unit::Ms)
                     .published(7853.36 / (210.87 + 13.68)),
                 Metric::lower("average wait", Unit::Us).published(492.0 / 3.27),
-                // The old lock's remaining waits are the longest ones.
+                // The longest waits that remain are those for the old lock.
                 Metric::lower("longest wait", Unit::Us).published(37_877.04 / 7_130.96),
                 Metric::lower("waits per million requests", Unit::Count),
                 Metric::lower("time in the send call, p50", Unit::Us),
@@ -130,17 +131,17 @@ impl Case for OutQueue {
     }
 }
 
-/// Where a sending thread sleeps.
+/// The place where a sending thread waits for its reply.
 #[derive(Default)]
 struct Bed {
     replied: AtomicBool,
     thread: OnceLock<Thread>,
 }
 
-/// The sending threads, by the number of their requests.
+/// The sending threads, indexed by the number of their requests.
 struct Beds {
     beds: Vec<Bed>,
-    /// The connection is gone: nobody will be woken by a reply any more.
+    /// The connection is lost: no reply will wake the threads.
     lost: AtomicBool,
 }
 
@@ -152,7 +153,8 @@ impl Beds {
     fn wake(&self, msgs: &mut Vec<Msg>) {
         for msg in msgs.drain(..) {
             if let Some(bed) = self.beds.get(msg.header.tid.0 as usize) {
-                // Release: who sees it sees all that happened before the reply; the thread acquires.
+                // Release: pairs with the thread's acquire in `sleep`, so that it sees all that happened
+                // before the reply.
                 bed.replied.store(true, Ordering::Release);
                 bed.unpark();
             }
@@ -168,7 +170,7 @@ impl Beds {
         self.lost.load(Ordering::Acquire)
     }
 
-    /// Sleeps until the reply is there; false if none will come.
+    /// Sleeps until the reply has arrived; returns `false` if none will come.
     fn sleep(&self, number: usize) -> bool {
         while !self.beds[number].replied.swap(false, Ordering::Acquire) {
             if self.is_lost() {
@@ -198,7 +200,7 @@ impl Dispatcher for Beds {
     }
 }
 
-/// What the sending threads did.
+/// The results of the sending threads.
 struct Storm {
     requests: u64,
     took: Duration,
@@ -221,7 +223,7 @@ impl Storm {
     }
 }
 
-/// Lets the threads send for a time. `send` says whether the message could be sent.
+/// Runs the sending threads for `time`. `send` returns whether the message could be sent.
 fn storm(
     beds: &Arc<Beds>,
     time: Duration,
@@ -261,7 +263,7 @@ fn storm(
         match spawned {
             Ok(thread) => threads.push(thread),
             Err(error) => {
-                // Those that have started wait at the gate: stand in for those that have not.
+                // The started threads wait at the gate; scoped threads stand in for the missing ones.
                 over.store(true, Ordering::Relaxed);
                 let gate = &gate;
                 thread::scope(|s| (number..=count).for_each(|_| drop(s.spawn(|| gate.wait()))));
@@ -291,7 +293,7 @@ fn runtime() -> Result<Runtime, Error> {
     runtime.map_err(Error::io("start a runtime"))
 }
 
-/// Answers each message with 150 bytes.
+/// Replies to each message with 150 bytes.
 struct Echo {
     reply: Bytes,
 }
@@ -300,7 +302,7 @@ impl Dispatcher for Echo {
     fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
         for msg in msgs.drain(..) {
             let header = Header { kind: 43, tid: msg.header.tid, ..Header::default() };
-            // If the connection is gone, the sender hears of it too.
+            // If the connection is lost, the sender is notified as well.
             let _ = conn.send(Msg { header, front: self.reply.clone(), ..Msg::default() });
         }
     }
@@ -323,7 +325,7 @@ struct OneMutex {
     beds: Arc<Beds>,
 }
 
-/// Everything that a connection has, under its mutex.
+/// The whole state of a connection, under its mutex.
 struct Inner {
     queue: Vec<Msg>,
     socket: Arc<TcpStream>,
@@ -358,9 +360,9 @@ impl OneMutex {
         true
     }
 
-    /// The worker: woken by the socket and by senders.
+    /// The worker task, woken by the socket and by senders.
     async fn work(self: Arc<Self>) {
-        // An error ends the worker, and the senders hear of it.
+        // An error ends the worker, and `lose` notifies the senders.
         let _ = self.serve().await;
         self.beds.lose();
     }
@@ -377,7 +379,7 @@ impl OneMutex {
         }
     }
 
-    /// Reads, dispatches and writes under the mutex. False if the socket takes no more.
+    /// Reads, dispatches and writes under the mutex. Returns `false` if the socket accepts no more.
     fn turn(&self) -> io::Result<bool> {
         let mut inner = self.inner.lock();
         inner.read(&self.beds)?;

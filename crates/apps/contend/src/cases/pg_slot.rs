@@ -1,9 +1,9 @@
-//! Many connections ask for objects in few placement groups: how long does a request take, and who waits for
-//! the PG?
+//! Many connections send requests to objects in few placement groups: latency of a request, and waits
+//! for the PG.
 //!
-//! Each connection keeps some 4 KiB writes in flight and sends the next when a reply is there. Messenger,
-//! decoding, checks, execution, store and reply are the product's in both forms; what differs is how a
-//! request gets from the connection that read it to its placement group.
+//! Each connection keeps some 4 KiB writes in flight and sends the next one when a reply arrives.
+//! Messenger, decoding, checks, execution, store and reply are the product's in both forms. The forms
+//! differ in how a request gets from the connection that read it to its placement group.
 
 use std::sync::Arc;
 use std::thread;
@@ -23,14 +23,14 @@ use crate::measure::Waits;
 use crate::{About, Case, Error, Form, Metric, Sample, Setting, Source, Spread, Unit};
 
 const WRITE_BYTES: usize = 4096;
-/// Far more than the objects of the case take.
+/// Far more than the case's objects need.
 const STORE_BYTES: u64 = 1 << 30;
 
 /// The case.
 pub(super) struct PgSlot {
-    /// Connections.
+    /// Number of connections.
     pub(super) connections: usize,
-    /// Requests that each keeps in flight.
+    /// Requests that each connection keeps in flight.
     pub(super) in_flight: u64,
     /// One setting for each number of placement groups.
     pub(super) pgs: &'static [u32],
@@ -99,8 +99,8 @@ impl Case for PgSlot {
 }
 
 impl PgSlot {
-    /// Serves with `dispatcher` and lets the connections ask for a time. `guards` are the classes that guard
-    /// a PG.
+    /// Serves with `dispatcher` and drives the connections for `time`. `guards` names the lock classes
+    /// that guard a PG.
     fn drive(
         &self,
         server_rt: &Runtime,
@@ -137,11 +137,11 @@ fn sample(driven: Driven, guards: &[&str]) -> Result<Sample, Error> {
     Ok(Sample { figures, spread: latency, locks })
 }
 
-/// What the connection of this number asks for: its own object, in one of the PGs.
+/// The requests of connection `number`: writes to its own object, in one of the PGs.
 fn request(number: u32, pgs: u32) -> Box<dyn Fn(u64) -> Msg + Send + Sync> {
     let ops = smallvec![OsdOp::write(0, Bytes::from(vec![0x6c; WRITE_BYTES]))];
     let flags = OsdFlags::WRITE | OsdFlags::ONDISK;
-    // The number of PGs is a power of two, so the object's low bits choose the PG.
+    // The number of PGs is a power of two, so the low bits of the object's hash select the PG.
     let op = clients::request(format!("object {number}"), number, number % pgs, ops, flags);
     Box::new(move |_| Msg::new(&op))
 }

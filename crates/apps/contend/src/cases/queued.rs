@@ -1,5 +1,5 @@
-//! The "before" of cases about a placement group's lock: shards with queues, threads that serve them, and a
-//! lock for each PG.
+//! The "before" of cases about a placement group's lock: shards with queues, threads that serve them,
+//! and one lock per PG.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex as StdMutex, MutexGuard as StdGuard, PoisonError};
@@ -17,8 +17,8 @@ use crate::Error;
 /// Held while a request of the PG is executed.
 pub(super) static PG: Class = Class::new("before.pg");
 
-/// Stock defaults for solid-state disks: `osd_op_num_shards_ssd` and `osd_op_num_threads_per_shard_ssd` of
-/// Luminous.
+/// Ceph's defaults for solid-state disks: `osd_op_num_shards_ssd` and `osd_op_num_threads_per_shard_ssd`
+/// of Luminous.
 const SHARDS: usize = 8;
 const THREADS_PER_SHARD: usize = 2;
 
@@ -29,7 +29,7 @@ pub(super) struct Queued {
     shards: [Shard; SHARDS],
 }
 
-/// A queue on which threads sleep. Its lock is not the one that is looked at, and needs a condition variable.
+/// A queue on which threads sleep. Its lock is not measured, and must work with a condition variable.
 #[derive(Default)]
 struct Shard {
     queue: StdMutex<Queue>,
@@ -53,16 +53,16 @@ impl Queued {
         Self { osd, pgs: (0..pgs).map(|_| Mutex::new(&PG, ())).collect(), shards: Default::default() }
     }
 
-    /// What each of a shard's threads does.
+    /// The loop of a shard's thread.
     fn work(&self, shard: usize) {
         let mut msgs = Vec::with_capacity(1);
         while let Some(Request { conn, msg, seed }) = self.shards[shard].pop() {
             msgs.push(msg);
             let pg = self.pgs[seed as usize].lock();
-            // The reply is queued under the PG's lock and written without it, as a stock OSD does.
+            // The reply is queued under the PG's lock and written without it, as in a stock OSD.
             let cork = conn.cork();
-            // The PG's slot is idle, since nobody else has the lock: the request is executed at once, by the
-            // same code.
+            // The PG's slot is idle, since this thread holds the PG's lock: `dispatch` executes the
+            // request at once, with the product's code.
             self.osd.dispatch(&conn, &mut msgs);
             drop(pg);
             drop(cork);
@@ -73,7 +73,7 @@ impl Queued {
 impl Dispatcher for Queued {
     fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
         for msg in msgs.drain(..) {
-            // The PG comes first in a request, so that it can be looked at before the rest is decoded.
+            // A request begins with its PG, so that only the PG needs to be decoded here.
             match SpgId::decode(&mut Reader::new(&msg.front)) {
                 Ok(SpgId { pgid: PgId { seed, .. }, .. }) if (seed as usize) < self.pgs.len() => {
                     self.shards[seed as usize % SHARDS].push(Request { conn: Arc::clone(conn), msg, seed });
@@ -90,7 +90,7 @@ impl Shard {
         self.wake.notify_one();
     }
 
-    /// Waits for a request; `None` when the shard is closed.
+    /// Waits for a request; returns `None` when the shard is closed.
     fn pop(&self) -> Option<Request> {
         let mut queue = self.queue();
         loop {
@@ -126,7 +126,7 @@ impl Workers {
         for number in 0..SHARDS * THREADS_PER_SHARD {
             let (queued, runtime) = (Arc::clone(queued), runtime.handle().clone());
             let body = move || {
-                // An OSD may hand work to the runtime it is called in.
+                // An OSD may spawn work on the current runtime.
                 let _entered = runtime.enter();
                 queued.work(number % SHARDS);
             };

@@ -1,11 +1,11 @@
-//! What other pictures share with these charts.
+//! Parts of the charts that other pictures use.
 
 /// The style sheet: colours for light and dark.
 pub const STYLE: &str = include_str!("page.css");
 
 pub use super::format::{number, time};
 
-/// Text as it may stand in an element or between quotes.
+/// Escapes text for an element or a quoted attribute.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

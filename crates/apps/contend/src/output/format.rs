@@ -1,8 +1,8 @@
-//! Numbers for people.
+//! Formatting of numbers for people.
 
 use crate::{Better, Metric, Row, Unit};
 
-/// A figure with its unit, to about three digits: `492 µs`, `7.85 s`, `1,234`.
+/// A figure with its unit, with about three digits: `492 µs`, `7.85 s`, `1,234`.
 pub(super) fn figure(value: f64, unit: Unit) -> String {
     match unit {
         Unit::Ns => time(value),
@@ -17,7 +17,7 @@ pub(super) fn figure(value: f64, unit: Unit) -> String {
     }
 }
 
-/// A time in the unit that suits it.
+/// A time in nanoseconds, shown in a suitable unit.
 pub fn time(ns: f64) -> String {
     if ns == 0.0 {
         return "0".to_owned();
@@ -31,7 +31,7 @@ pub fn time(ns: f64) -> String {
     format!("{} {unit}", number(value))
 }
 
-/// Three digits, or all of those before the point, in groups of three.
+/// A number with three significant digits, or all digits before the point in groups of three.
 pub fn number(value: f64) -> String {
     let decimals = match value.abs() {
         0.0 => 0,
@@ -48,7 +48,7 @@ pub fn number(value: f64) -> String {
     }
 }
 
-/// Digits in groups of three; a sign may stand before them.
+/// Puts commas between groups of three digits; the text may begin with a sign.
 fn grouped(whole: &str) -> String {
     let mut out = String::new();
     for (index, digit) in whole.chars().enumerate() {
@@ -60,13 +60,13 @@ fn grouped(whole: &str) -> String {
     out
 }
 
-/// How many times better, as a factor of what was measured: `÷ 35`, `× 1.20`.
+/// A ratio as the factor between the measured figures: `÷ 35`, `× 1.20`.
 pub(super) fn ratio(metric: &Metric, ratio: f64) -> String {
     let sign = if metric.better == Better::Lower { '÷' } else { '×' };
     format!("{sign} {}", number(ratio))
 }
 
-/// A row's measured ratio; words where there is none.
+/// A row's measured ratio; a word or a dash if there is none.
 pub(super) fn row_ratio(row: &Row) -> String {
     match row.ratio {
         Some(value) => ratio(&row.metric, value),
@@ -76,21 +76,21 @@ pub(super) fn row_ratio(row: &Row) -> String {
     }
 }
 
-/// The published ratio; a dash where there is none.
+/// The published ratio; a dash if there is none.
 pub(super) fn reference(metric: &Metric) -> String {
     metric.reference_ratio.map_or_else(|| "–".to_owned(), |value| ratio(metric, value))
 }
 
-/// What a row's ratio says.
+/// The classification of a row's ratio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Better,
-    /// Within a twentieth: the noise of a shared machine.
+    /// Within 5 %, the noise of a shared machine.
     Same,
     Worse,
 }
 
-/// What a row's ratio says.
+/// Classifies a row's ratio.
 pub(super) fn verdict(row: &Row) -> Verdict {
     match row.ratio {
         Some(ratio) if ratio > 1.05 => Verdict::Better,

@@ -9,11 +9,11 @@ use super::format::{figure, time};
 use super::svg;
 use crate::{Form, Locks, Machine, Outcome, Plan, SettingOutcome, Unit};
 
-/// Places shown for each lock and list.
+/// Maximum number of places shown per lock and list.
 const SITES_SHOWN: usize = 3;
 
-/// One page that needs nothing else: charts, and which lock was waited for where. Light or dark as the
-/// reader's system is.
+/// Returns a self-contained page with charts and the lock reports. It is light or dark as the reader's
+/// system is set.
 pub fn to_html(outcomes: &[Outcome], machine: &Machine, plan: &Plan) -> String {
     let mut out = String::from("<!doctype html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"/>");
     out += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>";
@@ -117,7 +117,8 @@ fn lock(out: &mut String, class: &ClassReport) {
     }
 }
 
-/// The beginning of a row about a place that waited, or that held the lock while somebody waited.
+/// The first cells of a row about a place that waited for the lock, or held it while another thread
+/// waited.
 fn site(out: &mut String, did: &str, site: &Site) {
     let (file, count) = (escaped(site.file), figure(site.count as f64, Unit::Count));
     let _ = write!(out, "<tr class=\"site\"><td>{did} at {file}:{}</td><td>{count}</td>", site.line);
@@ -158,7 +159,7 @@ mod tests {
         to_html(&[outcome], &Machine::this(), &plan)
     }
 
-    /// Each tag that opens is closed, in order; attributes stand in quotes; no bare `&`.
+    /// Every opened tag is closed, in order; attributes are quoted; no bare `&`.
     fn check_well_formed(page: &str) {
         let page = page.strip_prefix("<!doctype html>").expect("says what it is");
         let mut open = Vec::new();

@@ -4,12 +4,12 @@ use serde_json::{Value, json};
 
 use crate::Outcome;
 
-/// An array with one object for each metric: `case`, `metric`, `unit`, `before`, `after`, `ratio`,
-/// `reference_ratio`. These names and the metrics' do not change.
+/// Returns an array with one object per metric: `case`, `metric`, `unit`, `before`, `after`, `ratio`,
+/// `reference_ratio`. These keys and the names of the metrics are stable.
 ///
-/// `metric` is the metric's name, a comma, and the setting's. `ratio` says how many times better the after
-/// is, whichever direction is good; it is null if before or after is nothing; `reference_ratio` is null if
-/// none was published.
+/// `metric` is the metric's name, a comma and the setting's name. `ratio` tells how many times better
+/// the "after" is, whichever direction is better. It is null if `before` or `after` is zero.
+/// `reference_ratio` is null if no ratio was published.
 pub fn to_json(outcomes: &[Outcome]) -> String {
     let rows = outcomes.iter().flat_map(|outcome| {
         outcome.settings.iter().flat_map(move |setting| {

@@ -1,4 +1,4 @@
-//! How results are shown.
+//! Output formats of results.
 
 pub mod chart;
 mod format;

@@ -1,4 +1,4 @@
-//! The charts: SVG inside the page, coloured by the page's style sheet.
+//! The charts: SVG in the page, coloured by the page's style sheet.
 
 use std::fmt::Write;
 
@@ -6,12 +6,12 @@ use super::chart::escaped;
 use super::format::{Verdict, figure, number, ratio, reference, row_ratio, time, verdict};
 use crate::{Form, Outcome, Row, SettingOutcome, Spread};
 
-/// Width of all charts, in their own units; the page scales them.
+/// Width of all charts in SVG units; the page scales them.
 const WIDTH: f64 = 900.0;
 const FORMS: [&str; 2] = ["before", "after"];
 
-/// The first metric of each setting: how many times better, on a logarithmic axis, with the published ratio
-/// as a mark.
+/// The ratio of the first metric of each setting on a logarithmic axis, with the published ratio as a
+/// mark.
 pub(super) fn overview(outcomes: &[Outcome]) -> String {
     const ROW: f64 = 46.0;
     const LEFT: f64 = 390.0;
@@ -37,7 +37,7 @@ pub(super) fn overview(outcomes: &[Outcome]) -> String {
         let (name, what) = (escaped(&setting.name), escaped(row.metric.name));
         let _ = write!(out, r#"<text x="0" y="{:.1}">{} · {name}</text>"#, y + 16.0, escaped(case));
         let _ = write!(out, r#"<text class="small" x="0" y="{:.1}">{what}</text>"#, y + 32.0);
-        // Nothing left of what there was: a bar as long as the chart.
+        // Without a ratio because the "after" is zero: a bar as long as the chart.
         let value = row.ratio.unwrap_or(if row.before > row.after { 10f64.powf(decades) } else { 1.0 });
         let (from, to) = (x(1.0).min(x(value)), x(1.0).max(x(value)));
         let fill = if verdict(row) == Verdict::Worse { "worse" } else { "after" };
@@ -66,7 +66,7 @@ pub(super) fn overview(outcomes: &[Outcome]) -> String {
     out + "</svg>"
 }
 
-/// Two bars for each metric; a thin line spans the rounds.
+/// Two bars for each metric; a thin line shows the range of the rounds.
 pub(super) fn bars(setting: &SettingOutcome) -> String {
     const ROW: f64 = 50.0;
     const LEFT: f64 = 320.0;
@@ -123,8 +123,8 @@ pub(super) fn bars(setting: &SettingOutcome) -> String {
     out + "</svg>"
 }
 
-/// The part of the requests that a quantile leaves out, as the logarithm that the axis shows: 1 is the
-/// slowest tenth.
+/// The ticks of the axis of quantiles: −log10 of the part above the quantile, so that 1 is the 90 %
+/// quantile.
 const NINES_SHOWN: [(f64, &str); 7] = [
     (0.0, "fastest"),
     (std::f64::consts::LOG10_2, "50 %"),
@@ -135,7 +135,8 @@ const NINES_SHOWN: [(f64, &str); 7] = [
     (5.0, "99.999 %"),
 ];
 
-/// How long the slowest tenth, hundredth, thousandth took: percentiles against time, both axes logarithmic.
+/// The quantiles against time, both axes logarithmic: how long the slowest tenth, hundredth, thousandth
+/// took.
 pub(super) fn distribution(setting: &SettingOutcome) -> String {
     const HEIGHT: f64 = 330.0;
     const LEFT: f64 = 64.0;
@@ -198,7 +199,7 @@ pub(super) fn distribution(setting: &SettingOutcome) -> String {
     out + "</svg>"
 }
 
-/// Points of (nines, nanoseconds), as far as there are times enough to tell.
+/// Points of (−log10 of the part above the quantile, nanoseconds), as far as the number of times allows.
 fn curve(spread: &Spread, nines: f64) -> Vec<(f64, f64)> {
     const STEPS: u32 = 160;
     let told = (spread.count().max(2) as f64).log10().min(nines);
@@ -210,7 +211,7 @@ fn curve(spread: &Spread, nines: f64) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Keeps two labels at the ends of the curves from covering each other.
+/// Shifts the labels at the ends of the curves so that they do not overlap.
 fn label_heights([before, after]: [f64; 2]) -> [f64; 2] {
     const APART: f64 = 18.0;
     let gap = after - before;

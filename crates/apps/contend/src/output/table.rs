@@ -1,16 +1,16 @@
-//! Results as a table.
+//! Results as a text table.
 
 use std::fmt::Write;
 
 use super::format::{Verdict, figure, reference, row_ratio, verdict};
 use crate::{Machine, Outcome, Plan, Row};
 
-/// Width of what is said in sentences, and of the table.
+/// Line width of sentences and of the table.
 const WIDTH: usize = 100;
 const NAME_WIDTH: usize = 48;
 const CELL_WIDTH: usize = 12;
 
-/// A table for a terminal; with colours if it is one.
+/// Returns a table for a terminal, with colours if `colours` is set.
 pub fn to_table(outcomes: &[Outcome], machine: &Machine, plan: &Plan, colours: bool) -> String {
     let paint = Paint(colours);
     let mut out = String::new();
@@ -59,7 +59,7 @@ fn write_row(out: &mut String, row: &Row, paint: Paint) {
     );
 }
 
-/// A label and a text, which is broken at spaces.
+/// Writes a label and a text, wrapped at spaces.
 fn sentence(out: &mut String, label: &str, text: &str, paint: Paint) {
     const INDENT: usize = 10;
     let mut line = String::new();
@@ -83,7 +83,7 @@ fn sentence(out: &mut String, label: &str, text: &str, paint: Paint) {
     }
 }
 
-/// Escape sequences, or none.
+/// Adds colour escape sequences, if enabled.
 #[derive(Clone, Copy)]
 struct Paint(bool);
 

@@ -1,4 +1,5 @@
-//! A local file or block device. All that may wait for the disk is done on threads of their own.
+//! A local file or block device. All operations that may wait for the disk run on the blocking pool's
+//! threads.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IoSliceMut, SeekFrom as Place};
@@ -15,24 +16,25 @@ use tokio::sync::Semaphore;
 use super::{Backend, BackendError, Done, Later, Started, Work, add_extent};
 use crate::proto::{Can, EXTENTS_MAX, Extent, Fault, Io, Piece};
 
-/// Requests of one file that are at the disk at the same time, each on a thread. A file whose disk hangs
-/// takes so many of the runtime's 512, so that others have some.
+/// Maximum number of requests of one file at the disk at the same time, each on a thread. A file whose
+/// disk hangs occupies only that many of the runtime's 512 blocking threads.
 const AT_DISK_MAX: u32 = 8;
-/// Bytes that are looked for in the page cache where the request came; copying them takes some microseconds.
+/// Maximum bytes read from the page cache on the thread of the request; copying them takes some
+/// microseconds.
 const INLINE_MAX: u32 = 256 << 10;
-/// What zeros are written in, where the file system cannot do it itself.
+/// Bytes per write of zeros, if the file system cannot zero a range itself.
 const ZEROS: usize = 1 << 20;
 
-/// Whether a file is written to.
+/// Whether a file is opened for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// It is only read.
+    /// Read-only.
     ReadOnly,
-    /// It is.
+    /// Read and write.
     ReadWrite,
 }
 
-/// A file that is open as a device.
+/// A file that is opened as a device.
 pub struct LocalFile(Arc<Inner>);
 
 struct Inner {
@@ -40,7 +42,7 @@ struct Inner {
     size: AtomicU64,
     is_regular: bool,
     access: Access,
-    /// The file system says at once whether it has something in memory.
+    /// The file system supports reads that fail at once if the data are not in memory.
     can_look: AtomicBool,
     at_disk: Arc<Semaphore>,
 }
@@ -49,7 +51,7 @@ impl LocalFile {
     /// Opens a file or a block device. May wait for the disk.
     ///
     /// # Errors
-    /// What the system says; it is neither.
+    /// The system's error; the path is neither a file nor a block device.
     pub fn open(path: &Path, access: Access) -> Result<Self, BackendError> {
         let named = |e: io::Error| BackendError(format!("{}: {e}", path.display()));
         let writes = access == Access::ReadWrite;
@@ -69,8 +71,8 @@ impl LocalFile {
         })))
     }
 
-    /// Does something that may wait for the disk. Who takes all places is alone: also requests that nobody
-    /// waits for any more have ended then.
+    /// Runs work that may wait for the disk, with `places` of the permits. A caller that takes all
+    /// permits runs alone: abandoned requests have ended as well.
     fn at_disk<T: Send + 'static>(
         &self,
         places: u32,
@@ -81,7 +83,7 @@ impl LocalFile {
             let at_disk = Arc::clone(&inner.at_disk);
             let place = at_disk.acquire_many_owned(places).await.map_err(io::Error::other)?;
             let done = tokio::task::spawn_blocking(move || {
-                // Given back when the work is done, also if nobody waits for it any more.
+                // Released when the work is done, even if its future has been dropped.
                 let _place = place;
                 work(&inner)
             });
@@ -165,7 +167,7 @@ impl Inner {
             }
             Io::Flush => self.file.sync_data()?,
             Io::Trim { offset, len, fua } => {
-                // It is a hint; who cannot take it does nothing.
+                // A hint: a file system without support ignores it.
                 if self.allocate(FallocateFlags::PUNCH_HOLE, offset, len)? {
                     self.sync_if(fua)?;
                 }
@@ -188,7 +190,7 @@ impl Inner {
         Ok(Done::Nothing)
     }
 
-    /// What lies behind the file's end, if somebody has made it shorter, reads as zeros.
+    /// Bytes beyond the end of a file that has been truncated by another process read as zeros.
     fn read(&self, offset: u64, len: u32) -> io::Result<Bytes> {
         let mut data = BytesMut::zeroed(len as usize);
         let mut at = 0;
@@ -207,7 +209,7 @@ impl Inner {
         if wanted { self.file.sync_data() } else { Ok(()) }
     }
 
-    /// False if the file system cannot.
+    /// Returns `false` if the file system does not support it.
     fn allocate(&self, how: FallocateFlags, offset: u64, len: u64) -> io::Result<bool> {
         if len == 0 {
             return Ok(true);
@@ -230,7 +232,7 @@ impl Inner {
         Ok(())
     }
 
-    /// As the file system says it; where it does not know, all is data.
+    /// The extents that the file system reports; if it does not support the query, all is data.
     fn extents(&self, offset: u64, len: u64, one: bool) -> io::Result<Vec<Extent>> {
         let (mut at, end) = (offset, offset + len);
         let most = if one { 1 } else { EXTENTS_MAX };
@@ -238,7 +240,7 @@ impl Inner {
         while at < end && extents.len() < most {
             let data = match rustix::fs::seek(&self.file, SeekFrom::Data(at)) {
                 Ok(data) => data.clamp(at, end),
-                // Nothing but a hole up to the end.
+                // Only a hole up to the end.
                 Err(Errno::NXIO) => end,
                 Err(_) => {
                     add_extent(&mut extents, end - at, false);
@@ -248,7 +250,7 @@ impl Inner {
             add_extent(&mut extents, data - at, true);
             if data < end && extents.len() < most {
                 let hole = rustix::fs::seek(&self.file, SeekFrom::Hole(data)).unwrap_or(end);
-                // Data have one byte at least; anything else would go on for ever.
+                // Data extents have at least one byte; otherwise the loop might not end.
                 let hole = hole.clamp(data + 1, end);
                 add_extent(&mut extents, hole - data, false);
                 at = hole;

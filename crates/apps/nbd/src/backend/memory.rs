@@ -1,4 +1,4 @@
-//! Bytes in memory: gone with the device. What was never written takes none.
+//! A device in memory. Its data are lost with the device. Ranges never written occupy no memory.
 
 use std::iter;
 use std::sync::Arc;
@@ -11,21 +11,21 @@ use rustc_hash::FxHashMap;
 use super::{Backend, BackendError, Done, Started, Work, add_extent};
 use crate::proto::{Can, EXTENTS_MAX, Extent, Fault, Io, Piece};
 
-/// Guards a part of the chunks. Held to copy at most one chunk's bytes, some tens of microseconds; so those
-/// who only read do not exclude each other.
+/// Guards one shard of the chunks. Held to copy at most one chunk, some tens of microseconds; readers do
+/// not exclude each other.
 static SHARD: Class = Class::new("nbd.memory");
 
-/// What is allocated at once.
+/// Unit of allocation in bytes, and the number of pages in a chunk.
 const PAGE: u64 = 4096;
 const PAGES: u64 = 64;
-/// What one entry of a table covers: long reads look up little.
+/// Bytes covered by one table entry, so that long reads need few lookups.
 const CHUNK: u64 = PAGE * PAGES;
-/// Neighbouring chunks lie in different tables.
+/// Number of tables; adjacent chunks lie in different ones.
 const SHARDS: u64 = 64;
-/// Bytes that are read, or allocated for zeros, where the request came; what is longer is done by another
-/// thread, so that nobody waits behind it.
+/// Maximum bytes read, or zeros allocated, on the thread of the request; longer requests run on another
+/// thread, so that other requests do not wait behind them.
 const INLINE_MAX: u64 = 1 << 20;
-/// Chunks that are looked at for one answer about holes.
+/// Maximum number of chunks examined for one answer about extents.
 const LOOKS_MAX: u64 = 1 << 14;
 
 /// A sparse device in memory.
@@ -45,7 +45,7 @@ struct Chunk {
 }
 
 impl Memory {
-    /// An empty device.
+    /// Creates an empty device.
     pub fn new(size: u64, read_only: bool) -> Self {
         let shards =
             iter::repeat_with(|| RwLock::new(&SHARD, Table::default())).take(SHARDS as usize).collect();
@@ -128,7 +128,7 @@ impl Backend for Memory {
     }
 }
 
-/// Does what takes long on a thread where nobody waits behind it.
+/// Runs long work on a thread of the blocking pool.
 async fn elsewhere(work: impl FnOnce() -> Done + Send + 'static) -> Result<Done, Fault> {
     tokio::task::spawn_blocking(work).await.map_err(|_| Fault::Io)
 }
@@ -152,7 +152,7 @@ fn parts(offset: u64, end: u64) -> impl Iterator<Item = Part> {
     })
 }
 
-/// The pages of a part of a chunk: number, first byte within the page, bytes.
+/// The pages of a part of a chunk: page number, first byte within the page, length.
 fn pages(part: Part) -> impl Iterator<Item = (usize, usize, usize)> {
     let (mut at, end) = (part.offset, part.offset + part.len);
     iter::from_fn(move || {
@@ -198,7 +198,7 @@ impl Inner {
         }
     }
 
-    /// Zeros that take their room.
+    /// Writes zeros, allocated.
     fn fill(&self, offset: u64, len: u64) {
         for part in parts(offset, offset + len) {
             let mut shard = self.shard(part.chunk).write();
@@ -209,11 +209,11 @@ impl Inner {
         }
     }
 
-    /// Zeros that take none.
+    /// Makes a range read as zeros and frees its whole pages.
     fn punch(&self, offset: u64, end: u64) {
         let (first, last) = (offset.div_ceil(CHUNK), end / CHUNK);
-        // What lies in whole chunks is removed by looking at those that are there, since a range may have
-        // more chunks than there is memory.
+        // Whole chunks are removed by a scan of the existing ones, since a range may span far more
+        // chunks than exist.
         if last.saturating_sub(first) > SHARDS {
             for shard in &self.shards {
                 let removed: Vec<_> =
@@ -244,7 +244,7 @@ impl Inner {
         }
     }
 
-    /// At least one extent, and as far as is looked at once.
+    /// Returns at least one extent, and as many as one answer allows.
     fn extents(&self, offset: u64, len: u64, one: bool) -> Vec<Extent> {
         let mut extents = Vec::new();
         for part in parts(offset, offset + len).take(LOOKS_MAX as usize) {
@@ -287,7 +287,7 @@ mod tests {
         out.to_vec()
     }
 
-    /// Random writes, zeros and trims, of which some cross chunks, beside a plain array.
+    /// Random writes, zeros and reads, some across chunks, compared with a plain array.
     #[test]
     fn it_is_an_array_of_bytes() {
         const SIZE: u64 = 100 * CHUNK;

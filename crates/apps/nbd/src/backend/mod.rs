@@ -1,4 +1,4 @@
-//! What devices stand on.
+//! The back ends of devices.
 
 mod file;
 mod memory;
@@ -22,22 +22,24 @@ pub use striped::Striped;
 
 use crate::proto::{Can, Extent, Fault, Io, Piece};
 
-/// What holds a device's bytes. All calls return at once: what must wait is [`Started::Later`].
+/// The storage behind a device. All calls return at once: an operation that must wait is
+/// [`Started::Later`].
 ///
-/// Ranges lie within the size that was told before; after a device has been made smaller they may not.
+/// Ranges lie within the size reported before; after a device has been shrunk they may exceed it.
 pub trait Backend: Send + Sync + 'static {
-    /// What it is, for people, as in the specification of an export.
+    /// The kind of back end, for people, as in the specification of an export.
     fn kind(&self) -> &'static str;
 
-    /// Bytes, now.
+    /// The current size in bytes.
     fn size(&self) -> u64;
 
-    /// Looks how long it is now, if others than this can change that: a client comes, who is told.
+    /// Queries the size again, if other clients can change it. Called before a new client is told the
+    /// size.
     fn refresh(&self) -> Work {
         Box::pin(std::future::ready(Ok(())))
     }
 
-    /// What it can do beside reading.
+    /// The abilities beside reading.
     fn can(&self) -> Can;
 
     /// Whether it can be used now.
@@ -45,55 +47,57 @@ pub trait Backend: Send + Sync + 'static {
         BackendState::Open
     }
 
-    /// Begins an I/O. What is later may be under way together with others; who wants order waits for the
-    /// first.
+    /// Starts an I/O. I/Os in [`Started::Later`] may run concurrently; a caller that needs an order
+    /// waits for the first one to complete.
     fn start(&self, io: Io) -> Started;
 
-    /// Reads to the end of `out`, if that takes no waiting: false otherwise, and `out` is as it was.
+    /// Appends the range to `out` if that needs no waiting; otherwise returns `false` and leaves `out`
+    /// unchanged.
     fn read_now(&self, _offset: u64, _len: u32, _out: &mut BytesMut) -> bool {
         false
     }
 
-    /// Sets the size. No I/O is under way meanwhile.
+    /// Sets the size. No I/O is in flight meanwhile.
     fn resize(&self, size: u64) -> Work;
 
-    /// Makes all safe and lets go of what is open. Nothing comes behind it.
+    /// Makes all data durable and releases the resources. No call follows.
     fn close(&self) -> Work;
 }
 
 /// Whether a back end can be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BackendState {
-    /// It can.
+    /// It can be used.
     Open,
-    /// Requests wait until it is opened anew, as its client of the cluster is dead: why it is not open yet.
+    /// Its client of the cluster is blocklisted, and requests wait until it is opened again. Holds the
+    /// reason why it is not open yet.
     Renewing(String),
-    /// Requests fail, for good: why.
+    /// Requests fail for good. Holds the reason.
     Lost(String),
 }
 
-/// An I/O that was begun.
+/// A started I/O.
 pub enum Started {
-    /// It is done already.
+    /// It is already complete.
     Now(Result<Done, Fault>),
-    /// It will be. Dropped, it is given up; whether it was done is not known then.
+    /// It will complete. If the future is dropped, the I/O is abandoned and its outcome unknown.
     Later(Later),
 }
 
-/// An I/O under way.
+/// An I/O in flight.
 pub type Later = Pin<Box<dyn Future<Output = Result<Done, Fault>> + Send>>;
 
-/// A change to a back end under way.
+/// A change of a back end in progress.
 pub type Work = Pin<Box<dyn Future<Output = Result<(), BackendError>> + Send>>;
 
-/// What came of an I/O.
+/// The result of an I/O.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// It is done.
+    /// Complete, without data.
     Nothing,
-    /// What was read, as long as was asked for.
+    /// The data read, of the requested length.
     Data(Vec<Piece>),
-    /// Which parts are holes: at least one.
+    /// Which parts are holes: at least one extent.
     Extents(Vec<Extent>),
 }
 
@@ -114,7 +118,7 @@ impl Started {
     }
 }
 
-/// Adds an extent; those that follow each other and are alike become one.
+/// Appends an extent; merges it with the last one if both are holes or both are data.
 pub(crate) fn add_extent(extents: &mut Vec<Extent>, len: u64, hole: bool) {
     match extents.last_mut() {
         _ if len == 0 => {}

@@ -8,26 +8,26 @@ use tokio::sync::OnceCell;
 
 use super::BackendError;
 
-/// Opens back ends; connects to the cluster when the first of them needs it, and again when that client is
-/// blocklisted.
+/// Opens back ends. Connects to the cluster when the first back end needs it, and again when that client
+/// is blocklisted.
 #[derive(Default)]
 pub struct Opener {
     builder: Option<Builder>,
-    /// The pool of what names none.
+    /// The default pool.
     pool: Option<String>,
-    /// The client; replaced by an empty place when it is dead.
+    /// The client. Replaced by an empty cell when it is blocklisted.
     rados: ArcSwap<OnceCell<Rados>>,
     /// What is to be done with each client that connects.
     connected: Option<Box<dyn Fn(&Rados) + Send + Sync>>,
 }
 
 impl Opener {
-    /// For what lies on this machine only.
+    /// Creates an opener for local back ends only.
     pub fn local() -> Self {
         Self::default()
     }
 
-    /// Also for what lies in pools; `pool` is that of what names none.
+    /// Creates an opener that also opens images and files in pools; `pool` is the default pool.
     pub fn new(builder: Builder, pool: Option<String>) -> Self {
         Self { builder: Some(builder), pool, ..Self::default() }
     }
@@ -37,14 +37,14 @@ impl Opener {
         Self { connected: Some(Box::new(connected)), ..self }
     }
 
-    /// The pool with this name, or the one for what names none.
+    /// The pool with this name, or the default pool.
     pub(super) async fn pool(&self, named: Option<&str>) -> Result<IoCtx, BackendError> {
         let none = || BackendError("no pool is named".to_owned());
         let pool = named.or(self.pool.as_deref()).ok_or_else(none)?;
         self.client().await?.ioctx(pool).await.map_err(|e| BackendError(format!("pool {pool}: {e}")))
     }
 
-    /// The client of the cluster: a new one if there is none, or the last one is dead.
+    /// The client of the cluster; connects if there is none or the last one is blocklisted.
     pub(super) async fn client(&self) -> Result<Rados, BackendError> {
         loop {
             let place = self.rados.load_full();
@@ -72,8 +72,8 @@ impl Opener {
         self.rados.compare_and_swap(place, Arc::default());
     }
 
-    /// Ends a client that is blocklisted: what it has under way fails. The next that needs a client makes
-    /// another one.
+    /// Shuts down a blocklisted client: its operations in flight fail. The next caller that needs a
+    /// client connects a new one.
     pub(super) async fn retire(&self, rados: &Rados) {
         let place = self.rados.load_full();
         if place.get().is_some_and(Rados::is_blocklisted) {
@@ -82,12 +82,12 @@ impl Opener {
         rados.shutdown().await;
     }
 
-    /// A look at what is in flight to the cluster, once there is a connection.
+    /// An observer of the operations in flight to the cluster; `None` until there is a connection.
     pub(crate) fn observe(&self) -> Option<InFlight> {
         self.rados.load().get().map(Rados::observe)
     }
 
-    /// Ends the connection to the cluster, if there is one.
+    /// Disconnects from the cluster, if connected.
     pub(crate) async fn shutdown(&self) {
         if let Some(rados) = self.rados.load_full().get() {
             rados.shutdown().await;

@@ -1,4 +1,4 @@
-//! An image, or a snapshot of one.
+//! An image or a snapshot as a back end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,37 +13,38 @@ use super::renewal::{Clustered, Heritage, Losing, NotPassed, Passing, Retiring};
 use super::{Backend, BackendError, Done, Started, Work, add_extent};
 use crate::proto::{Can, EXTENTS_MAX, Extent, Fault, Io, Piece};
 
-/// Held to take or leave a reference.
+/// Locked to clone or take the reference.
 static IMAGE: Class = Class::new("nbd.rbd");
 
-/// Bytes of a discard that leave together; images take less than 2 GiB at once.
+/// Bytes of one discard request; images accept less than 2 GiB at once.
 const DISCARD_STEP: u64 = 1 << 30;
-/// Bytes that a cache is asked for at once, without a task of their own; more would keep other clients
-/// waiting.
+/// Maximum bytes read from a cache on the thread of the request; longer reads would delay other clients.
 const READ_NOW_MAX: u32 = 64 << 10;
-/// Zeros that are written together where they must take room.
+/// Bytes per write of zeros that must stay allocated.
 const ZEROS_STEP: u64 = 4 << 20;
 
 /// An open image as a device.
 pub struct Rbd {
     /// `None` once it is closed.
     image: Mutex<Option<Arc<Image>>>,
-    /// Somebody who held the image does so no more.
+    /// Notified when a holder of the image has released it.
     left: Arc<Notify>,
     read_only: bool,
-    /// A change of what a cache holds has failed, and it may be that nobody is told.
+    /// A change of cached data has failed with a blocklisted client, perhaps without a report to any
+    /// client.
     failed: Arc<AtomicBool>,
 }
 
-/// The image, held for as long as something is done with it.
+/// A reference to the image for the duration of an operation.
 struct Held {
-    /// Dropped before it is said: who is woken finds the image alone.
+    /// The first field, so that it is dropped before `_left` notifies: the waiter finds the image
+    /// unshared.
     image: Arc<Image>,
     failed: Arc<AtomicBool>,
     _left: Leaving,
 }
 
-/// Says that somebody has let go of the image.
+/// Notifies on drop that a holder has released the image.
 struct Leaving(Arc<Notify>);
 
 impl Drop for Leaving {
@@ -53,7 +54,7 @@ impl Drop for Leaving {
 }
 
 impl Rbd {
-    /// The device that an open image is.
+    /// Creates a device on an open image.
     pub fn new(image: Image, read_only: bool) -> Self {
         Self {
             image: Mutex::new(&IMAGE, Some(Arc::new(image))),
@@ -68,8 +69,8 @@ impl Rbd {
         Some(Held { image, failed: Arc::clone(&self.failed), _left: Leaving(Arc::clone(&self.left)) })
     }
 
-    /// Takes the image out, once nobody does anything with it any more: no request begins, and what is under
-    /// way is waited for.
+    /// Takes the image out as soon as no other holder is left: new requests are refused, and those in
+    /// flight are waited for.
     fn alone(&self) -> impl Future<Output = Option<Image>> + Send + use<> {
         let (image, left) = (self.image.lock().take(), Arc::clone(&self.left));
         async move {
@@ -86,8 +87,9 @@ impl Rbd {
 }
 
 impl Held {
-    /// What came of a change. One that fails with a client that is dead is carried out again with the next,
-    /// and its own caller is not told; but what an earlier one has left in a cache may be what failed here.
+    /// Converts the result of a change. If a change fails with a blocklisted client, the next client
+    /// repeats it, and the failure is not reported. But the failure may concern data that an earlier
+    /// change has left in the cache.
     fn changed(&self, done: Result<Done, Error>) -> Result<Done, Fault> {
         if done.is_err() && self.image.has_cache() && self.image.is_blocklisted() {
             self.failed.store(true, Ordering::Release);
@@ -96,7 +98,7 @@ impl Held {
     }
 }
 
-/// An image whose client is dead.
+/// The state of an image whose client is blocklisted.
 struct Orphan {
     image: Image,
     read_only: bool,
@@ -121,11 +123,11 @@ impl Heritage for Orphan {
     }
 }
 
-/// The image with a cache.
+/// Adds a cache to the image.
 pub(super) async fn cached(image: Image, options: CacheOptions, read_only: bool) -> Result<Image, Error> {
     let image = image.cached(&ImageCache::new(options))?;
     if !read_only {
-        // Or reads are cached from the first write on.
+        // Otherwise reads would be cached only from the first write on.
         image.acquire_free_lock().await?;
     }
     Ok(image)
@@ -185,8 +187,8 @@ impl Backend for Rbd {
     fn start(&self, io: Io) -> Started {
         match self.held() {
             None => Started::Now(Err(Fault::Shutdown)),
-            // Reads and writes by themselves, since their futures are small. All of what is held goes along,
-            // not its image alone.
+            // Reads and writes have their own futures, which are small. Each future moves `held` as a
+            // whole, not only its image.
             Some(held) => match io {
                 Io::Read { offset, len, .. } => Started::later(async move {
                     let held = held;
@@ -256,8 +258,8 @@ async fn write(image: &Image, offset: u64, data: Bytes, fua: bool) -> Result<Don
     Ok(Done::Nothing)
 }
 
-/// Without a cache a change that is done is safe, so FUA and flushes ask for nothing more; with one they have
-/// it written back. What is given back goes past the cache.
+/// Without a cache a completed change is durable, so that FUA and flushes do nothing more; with a cache
+/// they write it back. Discards bypass the cache.
 async fn carry_out(image: &Image, io: Io) -> Result<Done, Error> {
     match io {
         Io::Read { offset, len, .. } => return read(image, offset, len).await,
@@ -295,7 +297,7 @@ async fn extents(image: &Image, offset: u64, len: u64, one: bool) -> Result<Vec<
     Ok(extents)
 }
 
-/// A range cut into steps.
+/// Cuts a range into steps.
 pub(super) fn steps(offset: u64, len: u64, step: u64) -> impl Iterator<Item = (u64, u64)> {
     let count = len.div_ceil(step);
     (0..count).map(move |n| (offset + n * step, step.min(len - n * step)))
@@ -371,7 +373,7 @@ mod tests {
         run(&device, Io::Flush).await;
         assert_eq!((stored(0).await, stored(100).await), (0, 7));
         run(&device, write(16 << 20, false)).await;
-        // What is cached needs no waiting, and anything else is as it was.
+        // A cached read needs no waiting; an uncached one leaves the buffer unchanged.
         let mut out = BytesMut::from(&[1][..]);
         assert!(device.read_now((16 << 20) + 4095, 1, &mut out) && out[..] == [1, 7]);
         assert!(!device.read_now(24 << 20, 4096, &mut out) && out[..] == [1, 7]);

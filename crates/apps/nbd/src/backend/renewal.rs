@@ -1,17 +1,17 @@
 //! A device on a cluster that outlives its client of the cluster.
 //!
-//! A client that was put on the blocklist (by a client that takes a lock from it, or by hand) is dead for
-//! good. What the device stands on is then opened anew by a client of another identity; requests wait for
-//! that meanwhile, and those that failed with the old client are carried out again, as nobody was told of
-//! them.
+//! A client on the blocklist (put there by a client that breaks its lock, or by hand) is unusable for
+//! good. The back end is then opened again by a client with another identity. Requests wait meanwhile,
+//! and requests that failed with the old client are carried out again, since their failure was not
+//! reported.
 //!
-//! | state | means | leaves it |
+//! | state | meaning | transitions |
 //! |---|---|---|
-//! | open | requests are carried out | the client is blocklisted: to *renewing*; its lock is lost: to *lost* |
-//! | renewing | requests wait | opened: to *open*; another client has the lock, or data are lost: to *lost* |
-//! | lost | requests fail | its end |
+//! | open | requests are carried out | client blocklisted: to *renewing*; lock lost: to *lost* |
+//! | renewing | requests wait | opened: to *open*; another client locked it, or data are lost: to *lost* |
+//! | lost | requests fail | final |
 //!
-//! The state is replaced as a whole, by the device's one task; to look at it takes no lock.
+//! The state is replaced as a whole, by the device's one task or by `close`. Reading it takes no lock.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -27,45 +27,46 @@ use tokio::task::AbortHandle;
 use super::{Backend, BackendError, BackendState, Done, Opener, Started, Work};
 use crate::proto::{Can, Fault, Io};
 
-/// Between two attempts to open it anew.
+/// Time between two attempts to open the back end again.
 const TRY_EVERY: Duration = Duration::from_secs(1);
 
-/// A back end that another client of the cluster can go on with.
+/// A back end that another client of the cluster can take over.
 pub(super) trait Clustered: Backend {
-    /// Ends it, without a word to the cluster, and returns what a successor needs. To be called when its
-    /// client is blocklisted and has been shut down.
+    /// Closes the back end without any operation on the cluster, and returns the state that a successor
+    /// needs. To be called after its client has been blocklisted and shut down.
     fn retire(&self) -> Retiring;
 
-    /// Waits until nothing can be changed by it any more, though its client lives: then why.
+    /// Resolves when the back end can no longer change data although its client works. The output is the
+    /// reason.
     fn lost(&self) -> Losing;
 }
 
-/// What is left of a back end whose client is dead.
+/// The state left by a back end whose client is blocklisted.
 pub(super) trait Heritage: Send + Sync {
-    /// Opens the same with another client.
+    /// Opens the same data with another client.
     fn pass_to<'a>(&'a self, rados: &'a Rados) -> Passing<'a>;
 }
 
-/// The end of a back end: what is left of it, unless it was closed already.
+/// The closing of a back end. The output is `None` if it was closed already.
 pub(super) type Retiring = Pin<Box<dyn Future<Output = Option<Box<dyn Heritage>>> + Send>>;
 
-/// A wait for what makes a back end useless.
+/// A wait for the loss of a back end.
 pub(super) type Losing = Pin<Box<dyn Future<Output = String> + Send>>;
 
-/// An attempt to open a back end anew.
+/// An attempt to open a back end again.
 pub(super) type Passing<'a> =
     Pin<Box<dyn Future<Output = Result<Box<dyn Clustered>, NotPassed>> + Send + 'a>>;
 
-/// Why a back end was not opened anew.
+/// Why a back end was not opened again.
 pub(super) enum NotPassed {
-    /// It never will be.
+    /// No later attempt can succeed.
     Lost(String),
-    /// A later attempt may do better.
+    /// A later attempt may succeed.
     NotNow(String),
 }
 
 impl NotPassed {
-    /// What comes of the cluster being out of reach passes.
+    /// Classifies an error: if the cluster is out of reach, a later attempt may succeed.
     pub(super) fn of(e: &loligo_rados::Error) -> Self {
         use loligo_rados::Error as E;
         match e {
@@ -76,7 +77,7 @@ impl NotPassed {
     }
 }
 
-/// The device. Dropped, it ends its task.
+/// The device. Dropping it ends its task.
 pub(super) struct Renewable {
     shared: Arc<Shared>,
     task: AbortHandle,
@@ -85,7 +86,7 @@ pub(super) struct Renewable {
 struct Shared {
     now: ArcSwap<Now>,
     changed: Notify,
-    /// What is told of it while it is not open.
+    /// Reported while it is not open.
     kind: &'static str,
     can: Can,
     size: AtomicU64,
@@ -104,7 +105,7 @@ struct Opened {
 }
 
 impl Renewable {
-    /// A device that stands on `backend`, which was opened by `rados`.
+    /// Creates a device on `backend`, which `rados` has opened.
     pub(super) fn new(backend: Box<dyn Clustered>, rados: Rados, opener: Arc<Opener>) -> Self {
         let (kind, can, size) = (backend.kind(), backend.can(), backend.size().into());
         let first = Arc::new(Opened { backend, rados });
@@ -121,7 +122,7 @@ impl Drop for Renewable {
     }
 }
 
-/// Opens it anew, as often as that is needed.
+/// The device's task: opens the back end again whenever its client is blocklisted.
 async fn renew(shared: Arc<Shared>, mut opened: Arc<Opened>, opener: Arc<Opener>) {
     loop {
         let why_lost = tokio::select! {
@@ -136,7 +137,7 @@ async fn renew(shared: Arc<Shared>, mut opened: Arc<Opened>, opener: Arc<Opener>
         if !shared.becomes(Now::Renewing("its client was blocklisted".to_owned())) {
             return;
         }
-        // What is under way with the old client ends now, so that nothing below waits for it.
+        // Operations in flight of the old client fail now, so that `retire` does not wait for them.
         opener.retire(&opened.rados).await;
         let Some(heritage) = opened.backend.retire().await else { return };
         let next = match passed(&*heritage, &opener, &shared).await {
@@ -153,7 +154,7 @@ async fn renew(shared: Arc<Shared>, mut opened: Arc<Opened>, opener: Arc<Opener>
     }
 }
 
-/// Tries until it is open, or lost: then why.
+/// Tries until the back end is open, or lost: then returns the reason.
 async fn passed(heritage: &dyn Heritage, opener: &Opener, shared: &Shared) -> Result<Opened, String> {
     loop {
         let why = match opener.client().await {
@@ -170,7 +171,7 @@ async fn passed(heritage: &dyn Heritage, opener: &Opener, shared: &Shared) -> Re
 }
 
 impl Shared {
-    /// Changes the state; false if it is closed, and stays so.
+    /// Changes the state. Returns `false` if it is closed, which is final.
     fn becomes(&self, next: Now) -> bool {
         let next = Arc::new(next);
         let before = self.now.rcu(|now| match **now {
@@ -181,7 +182,8 @@ impl Shared {
         !matches!(*before, Now::Closed)
     }
 
-    /// Carries out what came while it was not open, or failed with a client that is dead.
+    /// Carries out a request that arrived while the back end was not open, or failed with a blocklisted
+    /// client.
     async fn again(self: Arc<Self>, io: Io, failed: Option<Arc<Opened>>) -> Result<Done, Fault> {
         let mut failed = failed;
         loop {
@@ -197,7 +199,7 @@ impl Shared {
         }
     }
 
-    /// Waits until it is open, by another client than that of `before`.
+    /// Waits until the back end is open by another client than that of `before`.
     async fn opened_after(&self, before: Option<&Arc<Opened>>) -> Result<Arc<Opened>, Fault> {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
@@ -237,7 +239,7 @@ impl Backend for Renewable {
 
     fn size(&self) -> u64 {
         match &**self.shared.now.load() {
-            // One that is just being retired does not know its size any more.
+            // A back end that is being retired no longer knows its size.
             Now::Open(opened) if !opened.rados.is_blocklisted() => {
                 let size = opened.backend.size();
                 if self.shared.size.load(Ordering::Relaxed) != size {
@@ -283,7 +285,7 @@ impl Backend for Renewable {
             Started::Now(done) => Started::Now(done),
             Started::Later(later) => Started::later(async move {
                 match later.await {
-                    // On the heap, so that futures are small for those that need it not.
+                    // Boxed, so that the future stays small in the usual case.
                     Err(_) if opened.rados.is_blocklisted() => Box::pin(shared.again(io, Some(opened))).await,
                     done => done,
                 }
@@ -293,7 +295,8 @@ impl Backend for Renewable {
 
     fn read_now(&self, offset: u64, len: u32, out: &mut BytesMut) -> bool {
         match &**self.shared.now.load() {
-            // What a dead client has cached may be somebody else's by now.
+            // Data in the cache of a blocklisted client may be outdated, since another client may have
+            // the lock.
             Now::Open(opened) if !opened.rados.is_blocklisted() => opened.backend.read_now(offset, len, out),
             _ => false,
         }
@@ -315,7 +318,7 @@ impl Backend for Renewable {
         if !opened.rados.is_blocklisted() {
             return closing;
         }
-        // The cluster takes nothing from this client any more: what ends with it is not waited for.
+        // The cluster accepts nothing more from this client, so the close runs in the background.
         Box::pin(async move {
             tokio::spawn(closing);
             Ok(())

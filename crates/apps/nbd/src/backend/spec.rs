@@ -1,4 +1,4 @@
-//! What exports are made of, in words.
+//! The textual specification of back ends.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -11,18 +11,18 @@ use super::opener::Opener;
 use super::renewal::Renewable;
 use super::{Access, Backend, BackendError, LocalFile, Memory, Rbd, Striped, rbd};
 
-/// Bytes of a device at most: offsets are signed numbers for the kernel.
+/// Maximum size of a device in bytes: the kernel's offsets are signed.
 const SIZE_MAX: u64 = i64::MAX as u64;
 
-/// What a device stands on: `memory:SIZE`, `file:PATH`, `rbd:[POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT]` or
-/// `striped:[POOL/]FILE`, and `,ro` if it shall only be read; behind an image `,cache=SIZE` if it shall have
-/// a cache of so many bytes of memory.
+/// The specification of a back end: `memory:SIZE`, `file:PATH`,
+/// `rbd:[POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT]` or `striped:[POOL/]FILE`. The suffix `,ro` makes it
+/// read-only. For an image, the suffix `,cache=SIZE` adds a cache of that many bytes of memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
     text: Name,
     place: Place,
     read_only: bool,
-    /// Bytes; only for images.
+    /// Size of the cache in bytes; only for images.
     cache: Option<u64>,
 }
 
@@ -34,7 +34,7 @@ enum Place {
     Striped { pool: Option<String>, file: Name },
 }
 
-/// A text that says nothing that a device can stand on.
+/// A text that is no valid specification.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "'{0}' is not memory:SIZE, file:PATH, rbd:[POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT] or striped:[POOL/]FILE, with ,ro if it shall only be read, and ,cache=SIZE for a cache of an image"
@@ -76,12 +76,12 @@ impl Spec {
         }
     }
 
-    /// The same, only to be read.
+    /// The same back end, read-only.
     pub fn only_read(self) -> Self {
         Self { read_only: true, ..self }
     }
 
-    /// Opens it.
+    /// Opens the back end.
     pub(crate) async fn open(&self, opener: &Arc<Opener>) -> Result<Box<dyn Backend>, BackendError> {
         let mode = if self.read_only { Mode::ReadOnly } else { Mode::ReadWrite };
         Ok(match &self.place {
@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(cache("rbd:p/i@s,cache=1m,ro"), Some((Some(1 << 20), true)));
         assert_eq!(cache("rbd:p/i,ro,cache=1g"), Some((Some(1 << 30), true)));
         assert_eq!(cache("rbd:p/i,ro"), Some((None, true)));
-        // Elsewhere it is a name's end.
+        // For other kinds `,cache=` is part of the name.
         assert_eq!(place("file:/a,cache=1M"), Some((Place::File("/a,cache=1M".into()), false)));
         for text in ["rbd:p/i,cache=", "rbd:p/i,cache=0", "rbd:p/i,cache=x", "memory:1M,cache=1M"] {
             assert_eq!(cache(text), None, "{text}");

@@ -13,17 +13,17 @@ use super::renewal::{Clustered, Heritage, Losing, NotPassed, Passing, Retiring};
 use super::{Backend, BackendError, Done, Started, Work, add_extent};
 use crate::proto::{Can, EXTENTS_MAX, Fault, Io, Piece};
 
-/// Held to take or leave a reference.
+/// Locked to clone or take the reference.
 static FILE: Class = Class::new("nbd.striped");
 
-/// Zeros that are written together.
+/// Bytes per write of zeros.
 const ZEROS_STEP: u64 = 4 << 20;
 
-/// An open striped file as a device. Its size is that which it had when it was opened, until it is resized
-/// here or a client comes.
+/// An open striped file as a device. The size is read when the file is opened and again when a client
+/// attaches; a resize here changes it as well.
 ///
-/// Others who have it open may let it grow; nobody can make it shorter meanwhile. What is trimmed becomes a
-/// hole.
+/// Other clients that have the file open may extend it, but cannot shorten it meanwhile. Trimmed ranges
+/// become holes.
 pub struct Striped {
     /// `None` once it is closed.
     file: Mutex<Option<Arc<File>>>,
@@ -31,7 +31,7 @@ pub struct Striped {
     origin: Origin,
 }
 
-/// Where the file is.
+/// The location of the file.
 #[derive(Clone)]
 struct Origin {
     pool: PoolId,
@@ -57,8 +57,8 @@ fn not_passed(e: Error) -> NotPassed {
 }
 
 impl Clustered for Striped {
-    /// The file's lock is shared and only keeps its length and its end: several clients may write at the same
-    /// time.
+    /// The file's lock is shared and protects only its length and its removal: several clients may write
+    /// at the same time.
     fn retire(&self) -> Retiring {
         drop(self.file.lock().take());
         Box::pin(std::future::ready(Some(Box::new(self.origin.clone()) as Box<dyn Heritage>)))
@@ -102,7 +102,8 @@ impl Backend for Striped {
         let (file, known) = (self.file(), Arc::clone(&self.size));
         Box::pin(async move {
             if let Some(file) = file {
-                // It only grows while it is open; who resizes it here may just have noted more.
+                // The file only grows while it is open; a concurrent resize here may already have stored
+                // a larger size.
                 known.fetch_max(file.size().await.map_err(BackendError::of)?, Ordering::Relaxed);
             }
             Ok(())
@@ -150,7 +151,7 @@ impl Backend for Striped {
     }
 }
 
-/// A write that is done has reached the OSDs' disks, so FUA asks for nothing more.
+/// A completed write is on the OSDs' disks, so FUA needs nothing more.
 async fn carry_out(file: &File, io: Io) -> Result<Done, Error> {
     match io {
         Io::Read { offset, len, .. } => {
@@ -186,7 +187,7 @@ async fn carry_out(file: &File, io: Io) -> Result<Done, Error> {
             extents.truncate(if one { 1 } else { EXTENTS_MAX });
             Ok(Done::Extents(extents))
         }
-        // Answered where they came.
+        // Handled in `start`.
         Io::Flush | Io::Cache { .. } => Ok(Done::Nothing),
     }
 }

@@ -1,6 +1,6 @@
-//! A client's connection: the handshake, TLS if it is asked for, then requests and replies.
-// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate
-// `az`).
+//! A client's connection: the handshake, TLS if the client asks for it, then requests and replies.
+// Numbers from peers must not be truncated or change sign silently. Intended conversions are written
+// explicitly (crate `az`).
 #![cfg_attr(
     not(test),
     warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
@@ -27,26 +27,27 @@ use crate::tls::Acceptor;
 pub(crate) use transmission::Ended;
 use transmission::Transmission;
 
-/// How long a client may take to choose a device, TLS included.
+/// Time limit for a client to choose a device, including TLS.
 const CHOOSING_MAX: Duration = Duration::from_secs(60);
-/// How long a device may take to look how long it is before its client is told what was known.
+/// Time limit for a device to query its size; after it the client is told the last known size.
 const REFRESH_MAX: Duration = Duration::from_secs(5);
-/// How long the end of a connection may take.
+/// Time limit for closing a connection.
 const CLOSING_MAX: Duration = Duration::from_secs(1);
-/// What is read at once of a handshake.
+/// Bytes per read during the handshake.
 const HANDSHAKE_READ: usize = 4096;
 
-/// What connections share.
+/// State shared by all connections.
 pub(crate) struct House {
     pub(crate) registry: Arc<Registry>,
     pub(crate) tls: Option<Arc<Acceptor>>,
-    /// Places for clients that have chosen a device.
+    /// One permit per client that has chosen a device.
     pub(crate) places: Arc<Semaphore>,
     /// Memory for writes that have begun to arrive.
     pub(crate) begun: Arc<Budget>,
 }
 
-/// Serves one client until it goes. Until it has chosen a device, it may have to give its seat to another.
+/// Serves one client until it disconnects. Until the client has chosen a device, its seat may be given
+/// to another client.
 pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send>(
     stream: S,
     house: &House,
@@ -67,7 +68,7 @@ pub(crate) async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send>(
     }
 }
 
-/// A client that has chosen, and what it speaks through.
+/// A client that has chosen a device, and its stream.
 enum Channel<S: AsyncRead + AsyncWrite + Unpin> {
     Plain(Negotiation<S>, Attached, Chosen),
     Tls(Box<Negotiation<TlsStream<S>>>, Attached, Chosen),
@@ -105,12 +106,12 @@ async fn transmit<S: AsyncRead + AsyncWrite + Unpin>(
     let Negotiation { stream, inbound, .. } = negotiated;
     let begun = house.begun.grant();
     let mut stream = Transmission::new(stream, device, chosen, inbound, begun).run().await?;
-    // A client that has gone already hears nothing of it.
+    // The client may already have disconnected.
     let _ = timeout(CLOSING_MAX, stream.shutdown()).await;
     Ok(())
 }
 
-/// What comes behind a handshake.
+/// The step after a handshake.
 enum Next {
     End,
     Tls,
@@ -120,7 +121,7 @@ enum Next {
 /// A handshake over a stream.
 struct Negotiation<S> {
     stream: S,
-    /// Who the client is, as TLS has it.
+    /// The client's identity as proved by TLS.
     client: Option<Identity>,
     inbound: BytesMut,
     out: BytesMut,
@@ -158,7 +159,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Negotiation<S> {
                 }
                 Some(Asked::Export { name, .. }) => self.export(&name, handshake, registry).await?,
             };
-            // Each answer is sent before the next question is looked at: who asks without listening waits.
+            // Each answer is sent before the next option is read, so that a client that does not read
+            // its answers is not served further.
             self.send().await?;
             if let Some(next) = next {
                 return Ok(next);
@@ -179,9 +181,9 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Negotiation<S> {
                 return Ok(None);
             }
         };
-        // A failure is one of I/O, which the client sees when it does some.
+        // A failure is an I/O error, which the client sees when it does I/O.
         let _ = timeout(REFRESH_MAX, device.backend().refresh()).await;
-        // The name that the client knows it by, which may be the empty one.
+        // The name that the client asked for, which may be the empty one.
         let export = device.export_as(name);
         let chosen = handshake.export(Ok(&export), &mut self.out)?;
         Ok(chosen.map(|chosen| Next::Transmit(device, chosen)))

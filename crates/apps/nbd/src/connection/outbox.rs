@@ -1,4 +1,4 @@
-//! What is to be sent.
+//! The buffer of replies to be sent.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -11,20 +11,20 @@ use tokio::io::AsyncWrite;
 
 use crate::proto::Sink;
 
-/// Data of at least so many bytes are sent from where they are; shorter ones are copied behind what is there.
+/// Data of at least this many bytes are sent without a copy; shorter data are appended to the tail.
 const KEEP_MIN: usize = 16 << 10;
-/// What is kept of the tail's memory when all is sent.
+/// Capacity of the tail that is kept when everything has been sent.
 const TAIL_KEPT: usize = 512 << 10;
-/// Parts of one write.
+/// Maximum number of slices in one write.
 const SLICES: usize = 64;
 
-/// Zeros that are sent from where they are.
+/// Source of zeros that are sent without a copy.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
 
-/// Replies that wait for the socket: all that are there leave in one write.
+/// Replies that wait for the socket. All replies present are sent in one write.
 #[derive(Debug, Default)]
 pub(super) struct Outbox {
-    /// Before the tail.
+    /// Sent before the tail.
     parts: VecDeque<Bytes>,
     parts_len: usize,
     tail: BytesMut,
@@ -39,7 +39,7 @@ impl Outbox {
         self.len() == 0
     }
 
-    /// Writes once.
+    /// Calls the stream's write once.
     pub(super) fn poll_write<S: AsyncWrite + Unpin>(
         &mut self,
         cx: &mut Context<'_>,
@@ -80,7 +80,7 @@ impl Outbox {
         }
         self.tail.advance(n);
         if self.tail.is_empty() {
-            // Back to the beginning of its memory, or without what a long reply took.
+            // Reuses the memory from its start, or frees it if a long reply made it large.
             if self.tail.capacity() > TAIL_KEPT { self.tail = BytesMut::new() } else { self.tail.clear() }
         }
     }

@@ -1,11 +1,12 @@
-//! A connection that has chosen its device: requests in, replies out.
+//! A connection whose client has chosen its device: requests in, replies out.
 //!
-//! One task does all of it and waits for four things at once: requests, the end of what it has begun, room in
-//! the socket, and the device's removal. What a read brings is begun, then all replies there are leave in one
-//! write; replies are sent as they come about, in any order.
+//! One task does all of it and waits for four events at once: requests, completions of started requests,
+//! room in the socket, and the device's removal. The task starts all requests that a read has brought,
+//! then sends all available replies in one write. Replies are sent in the order of completion.
 //!
-//! Bounds: while [`REQUESTS_MAX`] requests or [`BYTES_MAX`] bytes of them are under way, or [`UNSENT_MAX`]
-//! bytes of replies are unsent, nothing is read, so a client that asks without reading the answers waits.
+//! Bounds: while [`REQUESTS_MAX`] requests or [`BYTES_MAX`] bytes of them are in flight, or
+//! [`UNSENT_MAX`] bytes of replies are unsent, the task reads nothing, so a client that does not read
+//! its replies waits.
 
 use std::io;
 use std::pin::{Pin, pin};
@@ -25,17 +26,17 @@ use crate::device::{Attached, Inside};
 use crate::pace;
 use crate::proto::{Broken, Chosen, Decoder, Encoder, Fault, Io, Order, Request, Sink as _, Style, To};
 
-/// Requests of one connection under way at most. The kernel's client has 128 unless it is told otherwise,
+/// Maximum number of requests of one connection in flight. The kernel's client has 128 by default,
 /// qemu's 16, libnbd's as many as its program wants.
 const REQUESTS_MAX: usize = 256;
-/// Bytes of data of requests under way at most; one request is always let in.
+/// Maximum bytes of data of requests in flight; a single request is always admitted.
 const BYTES_MAX: usize = 64 << 20;
-/// Bytes of replies that wait for the socket at most before the next request is begun.
+/// Maximum bytes of replies that wait for the socket before the next request is started.
 const UNSENT_MAX: usize = 1 << 20;
-/// What is read at once: more while there is more, so that idle connections take little.
+/// Bytes per read: doubled while reads are full, so that idle connections use little memory.
 const READ_MIN: usize = 16 << 10;
 const READ_MAX: usize = 256 << 10;
-/// How long a client that was told that its device goes may take to go itself.
+/// Time that a client is given to disconnect after it was told that its device is being removed.
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Why a connection has ended early.
@@ -47,14 +48,14 @@ pub(crate) enum Ended {
     /// The client broke the protocol.
     #[error(transparent)]
     Broken(#[from] Broken),
-    /// Others needed the client's seat, or there is none for it; or its write did not go on while others
-    /// waited for memory.
+    /// The client's seat was given to another client, or none was free; or its write made no progress
+    /// while other clients waited for memory.
     #[error("there are too many clients")]
     Crowded,
-    /// The client took too long to choose.
+    /// The client took too long to choose a device.
     #[error("nothing was chosen in time")]
     Late,
-    /// TLS could not begin.
+    /// The TLS handshake failed.
     #[error("TLS: {0}")]
     Tls(io::Error),
 }
@@ -67,42 +68,42 @@ pub(super) struct Transmission<S> {
     decoder: Decoder,
     encoder: Encoder,
     inbound: BytesMut,
-    /// What the next read asks for.
+    /// Bytes that the next read asks for.
     read_len: usize,
     outbox: Outbox,
-    /// What the request that has begun to arrive takes.
+    /// Memory charged for the request that has begun to arrive.
     begun: Grant,
-    /// Ends when there may be memory for it again.
+    /// Resolves when memory for it may be available again.
     room: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// Ends when others have waited for it for too long.
+    /// Resolves when other clients have waited for the memory for too long.
     evicted: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    /// Something was written that a TLS session may still hold.
+    /// Data was written that a TLS session may still hold.
     unflushed: bool,
     pending: FuturesUnordered<Pending>,
-    /// Bytes of what is pending.
+    /// Bytes of the requests in `pending`.
     pending_bytes: usize,
     phase: Phase,
-    /// The last field, so that it is dropped last: whoever removes the device closes its back end when it is
-    /// let go of, and nothing may be under way then.
+    /// The last field, so that it is dropped last: the device's removal closes the back end as soon as
+    /// the device is released, and no I/O may be in flight then.
     device: Attached,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
-    /// The client wants to go: what is under way is answered.
+    /// The client has asked to disconnect: requests in flight are still answered.
     Leaving,
-    /// The device goes, and the client has been told.
+    /// The device is being removed, and the client has been told.
     Told,
 }
 
-/// An I/O under way.
+/// An I/O in flight.
 struct Pending {
     to: To,
     whole: bool,
     bytes: usize,
     io: Later,
-    /// `None`: it comes in by itself.
+    /// `None` if `io` passes the gate itself.
     _inside: Option<Inside>,
 }
 
@@ -116,7 +117,7 @@ impl Future for Pending {
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Transmission<S> {
-    /// `inbound` is what has come already.
+    /// `inbound` holds the bytes that have already arrived.
     pub(super) fn new(stream: S, device: Attached, chosen: Chosen, inbound: BytesMut, begun: Grant) -> Self {
         Self {
             stream,
@@ -138,7 +139,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transmission<S> {
         }
     }
 
-    /// Until the client goes or is told to. Returns the stream, to be closed.
+    /// Runs until the client disconnects or is told to. Returns the stream, to be closed by the caller.
     pub(super) async fn run(mut self) -> Result<S, Ended> {
         let mut going = self.device.going();
         let mut removed = pin!(async move {
@@ -185,7 +186,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transmission<S> {
         }
     }
 
-    /// Replies to what has been done.
+    /// Replies to completed requests.
     fn take_done(&mut self, cx: &mut Context<'_>) -> bool {
         let mut moved = false;
         while let Poll::Ready(Some((to, whole, bytes, done))) = Pin::new(&mut self.pending).poll_next(cx) {
@@ -196,7 +197,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transmission<S> {
         moved
     }
 
-    /// Begins what has come, as far as the bounds allow.
+    /// Starts the requests that have arrived, as far as the bounds allow.
     fn take_requests(&mut self) -> Result<bool, Broken> {
         let mut taken = 0;
         while self.has_room()
@@ -256,7 +257,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transmission<S> {
         }
     }
 
-    /// Begins what came while the device was suspended, or is being resized, when it no longer is.
+    /// Starts a request that arrived while the device was suspended or being resized, once the gate is
+    /// open again.
     fn start_later(&mut self, to: To, io: Io) {
         let (whole, bytes) = (is_whole(&io), weight(&io));
         let device = std::sync::Arc::clone(self.device.device());
@@ -287,7 +289,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transmission<S> {
         }
     }
 
-    /// Writes what there is, once; true if something was written.
+    /// Writes or flushes once; returns `true` if that made progress.
     fn write(&mut self, cx: &mut Context<'_>) -> io::Result<bool> {
         if !self.outbox.is_empty() {
             let Poll::Ready(written) = self.outbox.poll_write(cx, &mut self.stream) else { return Ok(false) };
@@ -303,7 +305,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transmission<S> {
         Ok(false)
     }
 
-    /// Reads once. What a request announces is given room as it comes, not before.
+    /// Reads once. Memory for an announced payload is reserved as the payload arrives, not in advance.
     fn read(&mut self, cx: &mut Context<'_>) -> Poll<Result<usize, Ended>> {
         if !self.has_room() {
             return Poll::Pending;
@@ -313,7 +315,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transmission<S> {
         let wanted = self.read_len.max(announced);
         ready!(self.charge(cx, wanted, lacks))?;
         if self.inbound.is_empty() && self.inbound.capacity() > 2 * READ_MAX {
-            // What a long request took is given back; what the longest read asks for is kept.
+            // Frees the memory of a long request; memory for the longest read is kept.
             self.inbound = BytesMut::new();
         }
         self.inbound.reserve(wanted);
@@ -325,8 +327,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transmission<S> {
         Poll::Ready(read.map_err(Ended::from))
     }
 
-    /// Charges what the next read adds to a request that has begun, if it is long; waits until there is room
-    /// for it.
+    /// Charges the bytes that the next read adds to a long request. Pending until the memory is granted.
     fn charge(&mut self, cx: &mut Context<'_>, wanted: usize, lacks: usize) -> Poll<Result<(), Ended>> {
         let bytes = self.inbound.len() + wanted;
         if bytes <= 2 * READ_MAX {
@@ -354,7 +355,8 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transmission<S> {
         if has_room { Poll::Ready(Ok(())) } else { Poll::Pending }
     }
 
-    /// Tells the client that the device goes: each request under way is answered so, and given up.
+    /// Tells the client that the device is being removed: each request in flight is answered with that
+    /// error and dropped.
     fn tell(&mut self) {
         for pending in std::mem::take(&mut self.pending) {
             self.encoder.fault(pending.to, Fault::Shutdown, &mut self.outbox);
@@ -366,7 +368,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Transmission<S> {
     }
 }
 
-/// Bytes that a request takes until it is answered.
+/// Bytes that a request occupies until it is answered.
 fn weight(io: &Io) -> usize {
     match io {
         Io::Read { len, .. } => *len as usize,

@@ -1,14 +1,15 @@
-//! Who does I/O on a device passes its gate; who changes the device closes it and waits until all are out.
+//! A device's gate: every I/O passes it; a change of the device closes it and waits until all I/O has
+//! left.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::Notify;
 
-/// The word: bit 0 says that the gate is closed, the rest counts those who are inside.
+/// Bit 0 of the word: the gate is closed. The other bits count the I/Os inside.
 const CLOSED: u64 = 1;
 const ONE: u64 = 2;
 
-/// A gate that is open. To pass it takes no lock.
+/// A gate, initially open. Passing it takes no lock.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     word: AtomicU64,
@@ -17,9 +18,9 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Whether one may do I/O. Who may must [leave](Gate::leave).
+    /// Enters if the gate is open. If it returns `true`, the caller must [leave](Gate::leave).
     pub(crate) fn enter(&self) -> bool {
-        // Acquire: what was changed while the gate was closed is seen.
+        // Acquire: changes made while the gate was closed are visible.
         if self.word.fetch_add(ONE, Ordering::Acquire) & CLOSED == 0 {
             return true;
         }
@@ -27,9 +28,9 @@ impl Gate {
         false
     }
 
-    /// The I/O is done.
+    /// Leaves the gate after the I/O.
     pub(crate) fn leave(&self) {
-        // Release: who has closed the gate sees what was done.
+        // Release: the closer of the gate sees the effects of the I/O.
         if self.word.fetch_sub(ONE, Ordering::Release) == CLOSED + ONE {
             self.empty.notify_waiters();
         }
@@ -39,8 +40,8 @@ impl Gate {
         self.word.load(Ordering::Relaxed) & CLOSED != 0
     }
 
-    /// Closes it and waits until nobody is inside. To be called by one at a time. It stays closed if this is
-    /// dropped.
+    /// Closes the gate and waits until no I/O is inside. Only one caller at a time. If the future is
+    /// dropped, the gate stays closed.
     pub(crate) async fn close(&self) {
         self.word.fetch_or(CLOSED, Ordering::Relaxed);
         loop {
@@ -58,7 +59,7 @@ impl Gate {
         self.opened.notify_waiters();
     }
 
-    /// Passes it, if need be when it is open again.
+    /// Enters the gate; waits while it is closed.
     pub(crate) async fn wait(&self) {
         loop {
             let mut opened = std::pin::pin!(self.opened.notified());

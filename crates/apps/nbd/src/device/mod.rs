@@ -1,16 +1,17 @@
-//! A device: a back end that clients use, and whoever controls it changes.
+//! A device: a back end that clients use and that an administrator can change.
 //!
-//! | phase | means | leaves it |
+//! | phase | meaning | transitions |
 //! |---|---|---|
-//! | adding | its back end is being opened | opened: to *ready*; not opened: to *removing* |
-//! | ready | clients come and go | `suspend`: to *suspended*; `remove`: to *removing* |
-//! | suspended | requests wait, clients stay | `resume`: to *ready*; `remove`: to *removing* |
-//! | removing | nobody comes in any more, who is there is told to go | its end |
+//! | adding | the back end is being opened | opened: to *ready*; open failed: to *removing* |
+//! | ready | clients attach and detach | `suspend`: to *suspended*; `remove`: to *removing* |
+//! | suspended | requests wait, clients stay attached | `resume`: to *ready*; `remove`: to *removing* |
+//! | removing | new clients are refused, attached clients are told to disconnect | final |
 //!
-//! Phase and number of clients are one word, so that a client never comes in between the look at the number
-//! and the change of the phase; to come in and to go take no lock. What takes long (to open, suspend, resize
-//! and close) are jobs in the device's lane, one after another. Whoever pushes the first job runs the lane,
-//! until something has to be waited for; then a task does.
+//! The phase and the number of clients share one atomic word, so that no client can attach between a
+//! check of the number and the change of the phase. Attaching and detaching take no lock. Operations
+//! that take long (open, suspend, resize, close) are jobs in the device's lane and run one after
+//! another. The caller that pushes the first job runs the lane until a job has to wait; then a task
+//! continues it.
 
 mod gate;
 mod registry;
@@ -33,23 +34,23 @@ use gate::Gate;
 
 pub use registry::{Definition, Info, Registry};
 
-/// Taken by runs of devices' lanes.
+/// Locked by runs of devices' lanes.
 static LANE: Class = Class::new("nbd.device_lane");
 
-/// Jobs of one device that wait at most.
+/// Maximum number of waiting jobs per device.
 const JOBS_MAX: usize = 4096;
 
-/// What a device is in. Two bits of the word; the rest counts clients.
+/// The phase of a device. It occupies two bits of the word; the other bits count clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Phase {
-    /// Its back end is being opened.
+    /// The back end is being opened.
     Adding = 0,
-    /// It can be used.
+    /// Clients can use the device.
     Ready = 1,
     /// Requests wait.
     Suspended = 2,
-    /// It goes.
+    /// The device is being removed.
     Removing = 3,
 }
 
@@ -66,7 +67,7 @@ impl Phase {
         }
     }
 
-    /// For people and programs.
+    /// The phase's name, for people and programs.
     pub fn name(self) -> &'static str {
         match self {
             Self::Adding => "adding",
@@ -77,51 +78,51 @@ impl Phase {
     }
 }
 
-/// Why something was not done with a device.
+/// Why an operation on a device failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DeviceError {
-    /// There is none of this name.
+    /// No device has this name.
     #[error("there is no device '{0}'")]
     Unknown(String),
-    /// There is one already.
+    /// A device has this name already.
     #[error("there is a device '{0}' already")]
     Exists(String),
-    /// Clients use it.
+    /// Clients use the device.
     #[error("'{name}' is in use: {clients} clients")]
     InUse {
-        /// Which.
+        /// The device's name.
         name: String,
-        /// How many.
+        /// The number of clients.
         clients: u64,
     },
-    /// It is going.
+    /// The device is being removed.
     #[error("'{0}' is being removed")]
     Removing(String),
-    /// Too much waits for it.
+    /// Too many changes of the device wait.
     #[error("{JOBS_MAX} changes of '{0}' wait already")]
     Busy(String),
-    /// The name is longer than names may be.
+    /// The name, or the description, is too long.
     #[error("a name has at most {} bytes", crate::proto::NAME_MAX)]
     Name,
-    /// Its back end failed.
+    /// The back end failed.
     #[error("'{name}': {why}")]
     Backend {
-        /// Which.
+        /// The device's name.
         name: String,
-        /// Why.
+        /// The back end's error.
         why: String,
     },
 }
 
 type Answer = oneshot::Sender<Result<(), DeviceError>>;
 
-/// What a lane's run does.
+/// A change of the device, and the channel for its result.
 struct Job {
     what: Change,
     answer: Answer,
 }
 
-/// A job that was left in the lane.
+/// A job that was pushed to the lane.
 struct Asked {
     action: Action,
     answered: oneshot::Receiver<Result<(), DeviceError>>,
@@ -129,7 +130,7 @@ struct Asked {
 
 enum Change {
     Open(Arc<Opener>),
-    /// Nothing but to know that those before are done.
+    /// Does nothing; its end shows that all earlier jobs are done.
     Settle,
     Suspend,
     Resume,
@@ -147,9 +148,9 @@ pub(crate) struct Device {
     backend: OnceLock<Box<dyn Backend>>,
     pub(crate) gate: Gate,
     lane: Lane<Job>,
-    /// True once the device is being removed.
+    /// True once removal has begun.
     going: watch::Sender<bool>,
-    /// A client has gone.
+    /// Notified when the last client has detached.
     left: Notify,
     runtime: Handle,
 }
@@ -171,7 +172,7 @@ impl Device {
         })
     }
 
-    /// A device whose back end is open already.
+    /// Creates a device whose back end is already open.
     fn with_backend(name: &str, backend: Box<dyn Backend>, runtime: Handle) -> Arc<Self> {
         let spec = Spec::memory(backend.size());
         let definition =
@@ -187,11 +188,11 @@ impl Device {
     }
 
     fn clients(&self) -> u64 {
-        // Acquire: who sees that a client has gone sees what it did.
+        // Acquire: after a client's detach is seen, so are its effects.
         self.word.load(Ordering::Acquire) / ONE_CLIENT
     }
 
-    /// Comes in as a client; waits for a back end that is just being opened.
+    /// Attaches a client. Waits while the back end is being opened.
     pub(crate) async fn attach(self: &Arc<Self>) -> Result<Attached, DeviceError> {
         loop {
             let word = self.word.load(Ordering::Acquire);
@@ -199,7 +200,7 @@ impl Device {
                 Phase::Removing => return Err(DeviceError::Removing(self.name.clone())),
                 Phase::Adding => self.change(Change::Settle).await?,
                 Phase::Ready | Phase::Suspended => {
-                    // Acquire: what was opened is seen.
+                    // AcqRel: the client sees the opened back end.
                     let more = word + ONE_CLIENT;
                     if self.word.compare_exchange(word, more, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
                         return Ok(Attached(Arc::clone(self)));
@@ -221,8 +222,8 @@ impl Device {
         self.change(Change::Resize(size)).await
     }
 
-    /// Lets nobody in any more. If it is `forced`, those who are in are told to go; else there must be none.
-    /// Does not wait for what the lane does.
+    /// Refuses new clients from now on. With `forced`, attached clients are told to disconnect; without,
+    /// it fails if any client is attached. Does not wait for the lane.
     fn begin_removal(&self, forced: bool) -> Result<(), DeviceError> {
         let removed = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
             let is_free = forced || word / ONE_CLIENT == 0;
@@ -238,7 +239,7 @@ impl Device {
         }
     }
 
-    /// Closes the back end, once all clients are gone. To be called after
+    /// Closes the back end once all clients have detached. To be called after
     /// [`begin_removal`](Self::begin_removal).
     async fn close(self: &Arc<Self>) -> Result<(), DeviceError> {
         self.change(Change::Close).await
@@ -249,7 +250,7 @@ impl Device {
         self.answered(asked).await
     }
 
-    /// Leaves a job in the lane.
+    /// Pushes a job to the lane.
     fn ask(&self, what: Change) -> Result<Asked, DeviceError> {
         let (answer, answered) = oneshot::channel();
         match self.lane.push(Job { what, answer }) {
@@ -258,7 +259,7 @@ impl Device {
         }
     }
 
-    /// Has the job done that was left, and waits for it.
+    /// Runs the lane if this job found it idle, and waits for the job's result.
     async fn answered(self: &Arc<Self>, asked: Asked) -> Result<(), DeviceError> {
         if asked.action == Action::Submit {
             self.run();
@@ -266,7 +267,7 @@ impl Device {
         asked.answered.await.unwrap_or_else(|_| Err(self.gone()))
     }
 
-    /// Runs the lane here as far as that takes no waiting, and then in a task.
+    /// Runs the lane on this thread until it has to wait, then in a task.
     fn run(self: &Arc<Self>) {
         let mut work: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(Self::work(Arc::clone(self)));
         let _entered = self.runtime.enter();
@@ -279,7 +280,7 @@ impl Device {
         let Some(mut run) = device.lane.begin() else { return };
         while let Some(job) = run.pop() {
             let done = device.carry_out(job.what).await;
-            // Who asked may have gone.
+            // The caller may have been dropped.
             let _ = job.answer.send(done);
         }
     }
@@ -309,7 +310,7 @@ impl Device {
                 self.move_to(Phase::Ready)
             }
             Err(e) => {
-                // Whoever removes it meanwhile may have been faster.
+                // A removal may have begun meanwhile.
                 let _ = self.begin_removal(true);
                 Err(self.failed(e))
             }
@@ -348,8 +349,7 @@ impl Device {
         }
     }
 
-    /// Waits for something, but not longer than the device is there: its removal does not wait for a back end
-    /// that is stuck.
+    /// Waits for `work`, but at most until removal begins: a removal does not wait for a stuck back end.
     async fn still<T>(&self, work: impl Future<Output = T>) -> Result<T, DeviceError> {
         let mut going = self.going.subscribe();
         tokio::select! {
@@ -359,12 +359,12 @@ impl Device {
         }
     }
 
-    /// What says that somebody has passed the gate, who leaves when it is dropped.
+    /// Returns a guard that leaves the gate when it is dropped. The caller must have entered the gate.
     pub(crate) fn inside(self: &Arc<Self>) -> Inside {
         Inside(Arc::clone(self))
     }
 
-    /// Begins an I/O that has waited; the device may have become smaller meanwhile.
+    /// Starts an I/O that has waited; the device may have been shrunk meanwhile.
     pub(crate) fn start_again(&self, io: Io) -> Started {
         match self.backend.get() {
             Some(backend) if io.end() <= backend.size() => backend.start(io),
@@ -373,7 +373,7 @@ impl Device {
         }
     }
 
-    /// From any phase but *removing*.
+    /// Changes the phase, unless the device is being removed.
     fn move_to(&self, phase: Phase) -> Result<(), DeviceError> {
         let moved = self.word.fetch_update(Ordering::AcqRel, Ordering::Acquire, |word| {
             (Phase::of(word) != Phase::Removing).then_some(word & !PHASE_BITS | phase as u64)
@@ -399,7 +399,7 @@ impl fmt::Debug for Device {
     }
 }
 
-/// Somebody has passed the gate.
+/// A guard of an entered gate: leaves the gate when it is dropped.
 pub(crate) struct Inside(Arc<Device>);
 
 impl Drop for Inside {
@@ -408,14 +408,14 @@ impl Drop for Inside {
     }
 }
 
-/// A client's hold of a device, which must be let go of for the device to be removed.
+/// A client's reference to a device. The device's back end is closed only after all references are dropped.
 #[derive(Debug)]
 pub struct Attached(Arc<Device>);
 
 impl Attached {
-    /// What holds the bytes.
+    /// The back end.
     pub(crate) fn backend(&self) -> &dyn Backend {
-        // Who came in saw a phase in which there is one.
+        // A client can attach only in a phase in which the back end is open.
         &**self.0.backend.get().expect("a device that is ready has a back end")
     }
 
@@ -423,12 +423,12 @@ impl Attached {
         &self.0
     }
 
-    /// True once the device is being removed.
+    /// True once removal has begun.
     pub(crate) fn going(&self) -> watch::Receiver<bool> {
         self.0.going.subscribe()
     }
 
-    /// What a client is told who knows it by this name.
+    /// The description of the export for a client that knows it as `name`.
     pub(crate) fn export_as(&self, name: &str) -> Export {
         let backend = self.backend();
         Export {
@@ -439,7 +439,8 @@ impl Attached {
         }
     }
 
-    /// Reads a few bytes without a connection, as benches and tests do.
+    /// Reads without a connection, for benchmarks and tests. Returns `false` if the read would have to
+    /// wait.
     pub fn read_now(&self, offset: u64, len: u32, out: &mut bytes::BytesMut) -> bool {
         self.0.gate.enter() && {
             let done = self.backend().read_now(offset, len, out);
@@ -451,7 +452,7 @@ impl Attached {
 
 impl Drop for Attached {
     fn drop(&mut self) {
-        // Release: what the client did comes before the close.
+        // Release: the client's effects happen before the close.
         let before = self.0.word.fetch_sub(ONE_CLIENT, Ordering::Release);
         if before / ONE_CLIENT == 1 {
             self.0.left.notify_waiters();

@@ -1,7 +1,7 @@
 //! The table of devices.
 //!
-//! Who looks for a device takes no lock: the table is never changed, but replaced by another one. To add or
-//! remove one of n devices copies n references, which takes some tens of microseconds with hundreds of them.
+//! A lookup takes no lock: the table is immutable and is replaced as a whole. Adding or removing one of
+//! n devices copies n references, which takes some tens of microseconds with hundreds of devices.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use crate::access::{Allowed, Identity};
 use crate::backend::{Backend, BackendState, Opener, Spec};
 use crate::proto::{Can, NAME_MAX, Refused};
 
-/// How long a forced removal waits for the back end's end; then that goes on by itself.
+/// Time that a forced removal waits for the back end to close; after it the close continues in the
+/// background.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// All devices of a gateway.
@@ -29,54 +30,55 @@ pub struct Registry {
 
 type Table = BTreeMap<Arc<str>, Arc<Device>>;
 
-/// A device that is to be.
+/// The definition of a device to be added.
 #[derive(Clone, Debug)]
 pub struct Definition {
-    /// Its name, of at most 4,096 bytes.
+    /// The device's name, of at most 4,096 bytes.
     pub name: String,
-    /// For people.
+    /// A description for people, of at most 4,096 bytes.
     pub description: String,
-    /// What it stands on.
+    /// The back end.
     pub spec: Spec,
-    /// Who may use it. For others there is no such device.
+    /// The clients that may use the device. To other clients it does not exist.
     pub allow: Allowed,
 }
 
-/// What is told of a device.
+/// The state of a device.
 #[derive(Clone, Debug)]
 pub struct Info {
-    /// Its name.
+    /// The device's name.
     pub name: String,
-    /// For people.
+    /// The description for people.
     pub description: String,
-    /// As it was specified.
+    /// The specification of the back end.
     pub spec: String,
-    /// What it is in.
+    /// The phase.
     pub phase: Phase,
-    /// Clients that use it.
+    /// Number of attached clients.
     pub clients: u64,
-    /// What kind of back end it has, how many bytes, and what it can do, once it is open.
+    /// The back end's kind, size in bytes and abilities; `None` until it is open.
     pub backend: Option<(&'static str, u64, Can)>,
     /// Whether the back end can be used, once it is open.
     pub state: BackendState,
 }
 
 impl Registry {
-    /// An empty one. Devices are worked on by tasks of `runtime`.
+    /// Creates an empty registry. Tasks of `runtime` do the work on devices.
     pub fn new(opener: Opener, runtime: Handle) -> Arc<Self> {
         Arc::new(Self { devices: ArcSwap::default(), opener: Arc::new(opener), runtime })
     }
 
-    /// Adds a device and opens what it stands on. Clients that ask for it meanwhile wait.
+    /// Adds a device and opens its back end. Clients that attach meanwhile wait.
     ///
     /// # Errors
-    /// [`DeviceError::Exists`]; [`DeviceError::Backend`] if that cannot be opened: then there is no device.
+    /// [`DeviceError::Exists`]; [`DeviceError::Backend`] if the back end cannot be opened: the device is
+    /// removed then; `Name` if the name or the description is too long.
     pub async fn add(&self, definition: Definition) -> Result<(), DeviceError> {
         if definition.name.len() > NAME_MAX || definition.description.len() > NAME_MAX {
             return Err(DeviceError::Name);
         }
         let device = Device::new(definition, self.runtime.clone());
-        // Before anybody finds the device, so that who does waits behind it.
+        // Queued before the device is published: any client that finds it waits behind the open.
         let asked = device.ask(Change::Open(Arc::clone(&self.opener)))?;
         self.insert(&device)?;
         let opened = device.answered(asked).await;
@@ -86,7 +88,7 @@ impl Registry {
         opened
     }
 
-    /// Adds a device with a back end that is open.
+    /// Adds a device whose back end is already open.
     ///
     /// # Errors
     /// [`DeviceError::Exists`].
@@ -94,12 +96,13 @@ impl Registry {
         self.insert(&Device::with_backend(name, backend, self.runtime.clone()))
     }
 
-    /// Removes a device. If it is `forced` its clients are told and disconnected; else there must be none.
-    /// Returns when the back end is closed; if that takes long and the removal is forced, before.
+    /// Removes a device. With `forced`, its clients are told and disconnected; without, no client may be
+    /// attached. Returns when the back end is closed. A forced removal returns after 5 s even if the
+    /// close still goes on.
     ///
     /// # Errors
-    /// [`DeviceError::Unknown`], [`DeviceError::InUse`], [`DeviceError::Removing`]; or what closing the back
-    /// end said: then the device is removed all the same.
+    /// [`DeviceError::Unknown`], [`DeviceError::InUse`], [`DeviceError::Removing`]; or the error of the
+    /// back end's close: the device is removed nevertheless.
     pub async fn remove(&self, name: &str, forced: bool) -> Result<(), DeviceError> {
         let device = self.find(name)?;
         device.begin_removal(forced)?;
@@ -112,8 +115,8 @@ impl Registry {
         closed
     }
 
-    /// Comes in as a client that TLS has named, if it has. A device that the client may not use is as if it
-    /// were not there.
+    /// Attaches a client with the identity that TLS has proved, if any. A device that the client may not
+    /// use is reported as unknown.
     ///
     /// # Errors
     /// As [`Registry::attach`].
@@ -122,10 +125,11 @@ impl Registry {
         self.enter(device.ok_or(Refused::Unknown)?).await
     }
 
-    /// Comes in, whoever may. The empty name is that of the only device, if there is one.
+    /// Attaches a client without checking its identity. The empty name selects the only device, if there
+    /// is exactly one.
     ///
     /// # Errors
-    /// There is no such device, or it goes.
+    /// The device does not exist, is being removed, or has a lost back end.
     pub async fn attach(&self, name: &str) -> Result<Attached, Refused> {
         self.enter(self.find_or_only(name).ok_or(Refused::Unknown)?).await
     }
@@ -138,7 +142,7 @@ impl Registry {
         }
     }
 
-    /// Lets requests to a device wait, and returns when none is under way.
+    /// Makes new requests to a device wait, and returns when none is in flight.
     ///
     /// # Errors
     /// [`DeviceError::Unknown`], [`DeviceError::Removing`].
@@ -146,7 +150,7 @@ impl Registry {
         self.find(name)?.suspend().await
     }
 
-    /// Lets requests go on.
+    /// Lets waiting requests proceed.
     ///
     /// # Errors
     /// As [`Registry::suspend`].
@@ -154,33 +158,34 @@ impl Registry {
         self.find(name)?.resume().await
     }
 
-    /// Sets a device's size, while no request is under way. Clients learn of it when they connect again.
+    /// Sets a device's size while no request is in flight. Clients see the new size when they connect
+    /// again.
     ///
     /// # Errors
-    /// As [`Registry::suspend`]; what the back end says.
+    /// As [`Registry::suspend`]; or the back end's error.
     pub async fn resize(&self, name: &str, size: u64) -> Result<(), DeviceError> {
         self.find(name)?.resize(size).await
     }
 
-    /// Removes all devices, whoever uses them.
+    /// Removes all devices, even if clients use them, and disconnects from the cluster.
     pub async fn close(&self) {
         let names: Vec<String> = self.all().iter().map(|device| device.name.clone()).collect();
         futures_util::future::join_all(names.iter().map(|name| self.remove(name, true))).await;
         self.opener.shutdown().await;
     }
 
-    /// A look at what its devices have in flight to the cluster; `None` as long as none of them has needed
-    /// one.
+    /// An observer of the devices' operations in flight to the cluster; `None` until a device has needed
+    /// the cluster.
     pub fn observe(&self) -> Option<InFlight> {
         self.opener.observe()
     }
 
-    /// What is told of all devices, by name.
+    /// The state of all devices, sorted by name.
     pub fn list(&self) -> Vec<Info> {
         self.all().iter().map(|device| device.info()).collect()
     }
 
-    /// Names and descriptions of the devices that a client can use.
+    /// Names and descriptions of the devices that a client may use.
     pub(crate) fn exports(&self, client: Option<&Identity>) -> Vec<(String, String)> {
         let all = self.all();
         let usable =
@@ -217,7 +222,7 @@ impl Registry {
         if exists { Err(DeviceError::Exists(device.name.clone())) } else { Ok(()) }
     }
 
-    /// Takes a device out, if it is still the one of its name.
+    /// Removes a device from the table, if its name still refers to it.
     fn forget(&self, device: &Arc<Device>) {
         self.devices.rcu(|devices| {
             if !devices.get(&*device.name).is_some_and(|known| Arc::ptr_eq(known, device)) {

@@ -1,5 +1,5 @@
-//! Goal: no device feels another, and no phase is passed twice. Method: back ends that hang until they are
-//! told, in simulated time.
+//! Goal: no device delays another, and no phase transition happens twice. Method: back ends that hang
+//! until they are released, in simulated time.
 
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::*;
 use crate::backend::{BackendError, Memory, Opener, Started, Work};
 use crate::proto::{Can, Io, Refused};
 
-/// Memory of which I/Os, changes and the end hang while `stuck` is set.
+/// Memory whose resizes and close hang while `stuck` is set.
 pub(crate) struct Hanging {
     memory: Memory,
     stuck: watch::Receiver<bool>,
@@ -81,7 +81,7 @@ async fn devices_come_are_used_and_go() {
     let again = registry.add(definition("a", "memory:2M")).await;
     assert_eq!(again, Err(DeviceError::Exists("a".to_owned())));
     let client = registry.attach("a").await.expect("it is ready");
-    // The only one needs no name.
+    // The empty name selects the only device.
     let other = registry.attach("").await.expect("it is ready");
     assert_eq!(registry.list()[0].clients, 2);
     let refused = registry.remove("a", false).await;
@@ -115,7 +115,7 @@ async fn a_device_that_is_stuck_delays_no_other() {
     });
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(!resizing.is_finished());
-    // The other one is used, changed, removed and added, in no time.
+    // The other device is used, changed, removed and added without delay.
     let at_once = async {
         registry.attach("free").await.expect("it is ready");
         registry.resize("free", 4096).await.expect("memory");
@@ -123,11 +123,11 @@ async fn a_device_that_is_stuck_delays_no_other() {
         registry.resume("free").await.expect("it is suspended");
         registry.remove("free", false).await.expect("nobody uses it");
         registry.add(definition("free", "memory:1M")).await.expect("memory");
-        // The stuck one still lets clients in.
+        // Clients can still attach to the stuck one.
         registry.attach("stuck").await.expect("it is ready");
     };
     timeout(Duration::from_millis(1), at_once).await.expect("nothing waits for the stuck one");
-    // Its removal does not wait for the change that hangs, and waits for its end only so long.
+    // Its removal does not wait for the hanging resize, and waits for its close only for a limited time.
     registry.remove("stuck", true).await.expect("its end goes on by itself");
     assert!(matches!(resizing.await.expect("it ends"), Err(DeviceError::Removing(_))));
     assert_eq!(phase_of(&registry, "stuck"), None);
@@ -181,7 +181,7 @@ async fn suspend_waits_for_what_is_under_way_and_changes_are_in_order() {
     resuming.await.expect("it ends").expect("it was suspended");
     assert!(client.device().gate.enter());
     client.device().gate.leave();
-    // While it is suspended it may be resized, and stays suspended.
+    // A suspended device can be resized, and stays suspended.
     registry.suspend("a").await.expect("it is ready");
     registry.resize("a", 8192).await.expect("memory");
     assert_eq!(phase_of(&registry, "a"), Some(Phase::Suspended));
@@ -189,8 +189,8 @@ async fn suspend_waits_for_what_is_under_way_and_changes_are_in_order() {
     assert_eq!(client.export_as("a").size, 8192);
 }
 
-/// Many who add, use, change and remove the same few devices at once: whoever is in sees a back end, and in
-/// the end nothing is left.
+/// Many tasks add, use, change and remove the same few devices at once: an attached client always finds
+/// a back end, and in the end no device is left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn whoever_comes_in_while_devices_come_and_go_finds_one_that_is_there() {
     const NAMES: [&str; 3] = ["a", "b", "c"];

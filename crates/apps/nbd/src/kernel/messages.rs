@@ -1,4 +1,4 @@
-//! The messages of generic netlink that the kernel's client takes (`linux/netlink.h`, `linux/genetlink.h`,
+//! The generic netlink messages of the kernel's client (`linux/netlink.h`, `linux/genetlink.h`,
 //! `linux/nbd-netlink.h`).
 //!
 //! ```text
@@ -9,7 +9,7 @@
 //! DISCONNECT   INDEX u32
 //! ```
 //!
-//! Numbers are in this machine's order. The answer to CONNECT names the device in INDEX.
+//! Numbers are in native byte order. The answer to CONNECT names the device in INDEX.
 
 use std::convert::Infallible;
 
@@ -19,13 +19,13 @@ use netlink_packet_core::{
     emit_u32, emit_u64, parse_u16, parse_u32,
 };
 
-/// The family that knows the others' numbers.
+/// The controller family, which resolves names of other families to numbers.
 pub(super) const CONTROLLER: u16 = 0x10;
 const GETFAMILY: u8 = 3;
 const FAMILY_ID: u16 = 1;
 const FAMILY_NAME: u16 = 2;
 
-/// The client's own family, and its commands.
+/// The NBD family's name and its commands.
 const NBD: &[u8] = b"nbd\0";
 const CONNECT: u8 = 1;
 const DISCONNECT: u8 = 2;
@@ -40,10 +40,10 @@ const SOCKETS: u16 = 7;
 const SOCK_ITEM: u16 = 1;
 const SOCK_FD: u16 = 1;
 
-/// What comes before attributes: command, version, reserved.
+/// Bytes before the attributes: command, version, reserved.
 const HEAD: usize = 4;
 
-/// A message of any family.
+/// A message of any generic family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Generic {
     family: u16,
@@ -51,23 +51,23 @@ pub(super) struct Generic {
     attributes: Vec<u8>,
 }
 
-/// A device to be attached.
+/// A CONNECT request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Connect {
-    /// Its number; `None`: any that is free.
+    /// The device's number; `None`: the kernel selects a free one.
     pub(super) device: Option<u32>,
-    /// Bytes.
+    /// Size in bytes.
     pub(super) size: u64,
-    /// Bytes.
+    /// Sector size in bytes.
     pub(super) block_size: u32,
     /// The transmission flags.
     pub(super) flags: u16,
-    /// File descriptors of connections that have chosen the export.
+    /// File descriptors of connections whose handshake has chosen the export.
     pub(super) sockets: Vec<u32>,
 }
 
 impl Generic {
-    /// Asks the controller for the client's number.
+    /// A request to the controller for the NBD family's number.
     pub(super) fn find() -> Self {
         let attributes = emitted(&[DefaultNla::new(FAMILY_NAME, NBD.to_vec())]);
         Self { family: CONTROLLER, command: GETFAMILY, attributes }
@@ -93,7 +93,7 @@ impl Generic {
         Self { family, command: DISCONNECT, attributes: emitted(&[number(INDEX, device)]) }
     }
 
-    /// The number of the family that was asked for.
+    /// The number of the requested family.
     pub(super) fn family_id(&self) -> Option<u16> {
         parse_u16(self.attribute(FAMILY_ID)?).ok()
     }
@@ -110,7 +110,7 @@ impl Generic {
         found.into_inner().get(NLA_HEADER_SIZE..len)
     }
 
-    /// As it is sent: whatever comes of it is acknowledged.
+    /// Serializes it as a request whose outcome the kernel must acknowledge.
     pub(super) fn request(self, sequence: u32) -> Vec<u8> {
         let mut header = NetlinkHeader::default();
         header.flags = NLM_F_REQUEST | NLM_F_ACK;
@@ -198,7 +198,7 @@ mod tests {
         ];
         let head = [92, 0, 0, 0, 0x1f, 0, 5, 0, 9, 0, 0, 0, 0, 0, 0, 0, 1, 1, 0, 0];
         assert_eq!(Generic::connect(0x1f, &connect).request(9), [&head[..], &attributes.concat()].concat());
-        // Without a number the attribute is missing, so that the kernel chooses.
+        // Without a number the attribute is omitted, and the kernel selects a device.
         let any = Generic::connect(0x1f, &Connect { device: None, ..connect }).request(9);
         assert_eq!(any[20..], attributes[1..].concat());
         let expected =
@@ -212,7 +212,7 @@ mod tests {
             let Ok(message) = Generic::deserialize(&NetlinkHeader::default(), payload);
             (message.family_id(), message.index())
         };
-        // A name, and the number behind it: INDEX has the same kind as FAMILY_ID, and one more byte pair.
+        // A name, then the number. INDEX has the same kind as FAMILY_ID and is two bytes longer.
         assert_eq!(
             of(&[1, 2, 0, 0, 8, 0, 2, 0, b'n', b'b', b'd', 0, 6, 0, 1, 0, 0x1f, 0, 0, 0]).0,
             Some(0x1f)

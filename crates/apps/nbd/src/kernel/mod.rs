@@ -1,8 +1,8 @@
-//! The kernel's client: a `/dev/nbdN` that stands on an export of any server.
+//! The kernel's client: a `/dev/nbdN` backed by an export of any server.
 //!
-//! The handshake is made here ([`Target::join`]); the sockets are then handed to the kernel by netlink, which
-//! does all I/O from there on. This program may end. Nobody connects again when a connection breaks: its
-//! requests go over the others, and with the last one the device fails.
+//! The handshake is done here ([`Target::join`]). The sockets are then handed to the kernel by netlink,
+//! and the kernel does all I/O; this program may end. Broken connections are not re-established: their
+//! requests move to the remaining connections, and when the last one breaks, the device fails.
 
 mod messages;
 mod socket;
@@ -22,88 +22,89 @@ use crate::proto::Offer;
 use messages::Connect;
 use socket::Netlink;
 
-/// Connections to one export at most: the kernel has a queue for each.
+/// Maximum number of connections to one export; the kernel has a queue for each.
 pub const CONNECTIONS_MAX: u32 = 64;
 
-/// Bytes of a sector, as partition tables and file systems of the device count: what every other client of an
-/// image shows its disk with, unless it is told otherwise. A table written with one size is not found, or is
-/// misread, with another.
+/// The sector size in bytes that partition tables and file systems of the device count in. The default
+/// is the size that every other client of an image uses by default. A partition table written with one
+/// size is not found, or is misread, with another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSize(u32);
 
-/// `/dev/nbdN`.
+/// A device `/dev/nbdN`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Device(u32);
 
 /// A device that was attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Attached {
-    /// Which.
+    /// The device.
     pub device: Device,
-    /// What it stands on.
+    /// The server's description of the export.
     pub offer: Offer,
-    /// How many connections it has.
+    /// Number of connections.
     pub connections: u32,
 }
 
-/// Why a device was not attached or detached.
+/// Why attaching or detaching failed.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
-    /// The kernel has no such client.
+    /// The kernel has no NBD client.
     #[error(
         "the kernel has no NBD client: load its module (modprobe nbd), or run a kernel that has one (CONFIG_BLK_DEV_NBD)"
     )]
     NoClient,
-    /// Not allowed.
+    /// The caller lacks the privilege.
     #[error("the kernel allows it to root alone (CAP_SYS_ADMIN)")]
     NotRoot,
-    /// The server does not want to, or is not there.
+    /// The server refused, or cannot be reached.
     #[error(transparent)]
     Join(#[from] JoinError),
-    /// Two connections were told different things.
+    /// The server described the export differently on two connections.
     #[error("the server says one thing of the export over one connection and another over the next")]
     Differs,
-    /// The server does not do with less.
+    /// The server requires larger requests.
     #[error(
         "the server insists on requests of at least {0} bytes, the device would have sectors of {1}: give --block-size {0}, if the disk was made with such sectors"
     )]
     Blocks(u32, BlockSize),
-    /// The end of the device would not be seen.
+    /// The size is no multiple of the sector size, so that the end of the device would be inaccessible.
     #[error("{0} bytes are no multiple of sectors of {1} bytes; give --block-size 512")]
     Rest(u64, BlockSize),
-    /// There is nothing to be seen of so small a device.
+    /// The export is smaller than the smallest sector.
     #[error("an export of {0} bytes is smaller than a sector")]
     Small(u64),
-    /// It stands on something already.
+    /// The device is attached already.
     #[error("{0} is attached already")]
     Attached(Device),
-    /// It stands on nothing.
+    /// The device is not attached.
     #[error("{0} is not attached")]
     NotAttached(Device),
-    /// Something stands on it.
+    /// The device is mounted, or part of another device.
     #[error("{0} is in use: it is mounted, or part of another device")]
     InUse(Device),
     /// The kernel refused.
     #[error("the kernel refuses: {0}")]
     Refused(io::Error),
-    /// The kernel said what is not understood.
+    /// The kernel's answer cannot be parsed.
     #[error("the kernel's answer makes no sense")]
     Answer,
 }
 
 impl BlockSize {
-    /// A size that the kernel has: a power of two from 512 to a page.
+    /// Accepts the sizes that the kernel supports: powers of two from 512 to 4,096 (a page).
     pub fn new(bytes: u64) -> Option<Self> {
         let is_known = |bytes: &u32| (512..=4096).contains(bytes) && bytes.is_power_of_two();
         u32::try_from(bytes).ok().filter(is_known).map(Self)
     }
 
-    /// The size itself.
+    /// The size in bytes.
     pub fn bytes(self) -> u32 {
         self.0
     }
 
-    /// Fails if the kernel would not see all of the export, or send what its server does not take.
+    /// Fails if the kernel would not see all of the export, or would send requests that its server does
+    /// not accept.
     fn check(self, offer: &Offer) -> Result<(), KernelError> {
         if offer.block_min > self.0 {
             return Err(KernelError::Blocks(offer.block_min, self));
@@ -111,7 +112,8 @@ impl BlockSize {
         if offer.size < u64::from(Self::default().0) {
             return Err(KernelError::Small(offer.size));
         }
-        // A rest of less than the smallest sector no device shows.
+        // A remainder smaller than the smallest sector is inaccessible with every size, so it is no
+        // error.
         if self != Self::default() && !offer.size.is_multiple_of(self.0.into()) {
             return Err(KernelError::Rest(offer.size, self));
         }
@@ -132,19 +134,20 @@ impl fmt::Display for BlockSize {
 }
 
 impl Device {
-    /// Reads `/dev/nbdN` or `nbdN`.
+    /// Parses `/dev/nbdN` or `nbdN`.
     pub fn parse(text: &str) -> Option<Self> {
         let number = text.strip_prefix("/dev/").unwrap_or(text).strip_prefix("nbd")?;
         let is_number = number.bytes().all(|byte| byte.is_ascii_digit());
         number.parse().ok().filter(|_| is_number).map(Self)
     }
 
-    /// The kernel says so by a file that holds the process that attached it.
+    /// Returns whether the device is attached: the kernel then has a `pid` file with the process that
+    /// attached it.
     fn is_attached(self) -> bool {
         fs::exists(format!("/sys/block/nbd{}/pid", self.0)).unwrap_or(false)
     }
 
-    /// Where it is opened.
+    /// The path of the device node.
     pub fn path(self) -> PathBuf {
         self.to_string().into()
     }
@@ -156,18 +159,18 @@ impl fmt::Display for Device {
     }
 }
 
-/// Attaches an export to `device`, or to a free device. It gets as many `connections` if the export allows
-/// more than one, and sectors of `block_size`.
+/// Attaches an export to `device`, or to a free device if it is `None`. Opens up to `connections`
+/// connections if the export allows more than one. The device has sectors of `block_size`.
 ///
 /// # Errors
-/// The kernel has no client, the server does not want to, the device is taken, and so on.
+/// The kernel has no NBD client, the server refuses, the device is already attached, and so on.
 pub fn attach(
     target: &Target,
     device: Option<Device>,
     connections: NonZeroU32,
     block_size: BlockSize,
 ) -> Result<Attached, KernelError> {
-    // First what is most often missing: no server is bothered in vain.
+    // The most frequent failure is checked first, before any connection to the server is made.
     let mut netlink = Netlink::open()?;
     if let Some(device) = device.filter(|device| device.is_attached()) {
         return Err(KernelError::Attached(device));
@@ -191,18 +194,19 @@ pub fn attach(
     Ok(Attached { device: Device(index), offer, connections: joined.len() as u32 })
 }
 
-/// Detaches a device, when what was written to it has reached the server. `forced`: also if it is in use,
-/// whose I/O fails then.
+/// Detaches a device. Unless `forced`, it fails if the device is in use, and first waits until the data
+/// written to the device have reached the server. The I/O of a device that is detached while in use
+/// fails.
 ///
 /// # Errors
-/// It is not attached, in use, or what was written cannot be brought to the server.
+/// The device is not attached or in use, or its data cannot be written to the server.
 pub fn detach(device: Device, forced: bool) -> Result<(), KernelError> {
     let mut netlink = Netlink::open()?;
     if !device.is_attached() {
         return Err(KernelError::NotAttached(device));
     }
     if !forced {
-        // Held until the end, so that nobody mounts it meanwhile.
+        // Held until the end, so that the device cannot be mounted meanwhile.
         let opened =
             rustix::fs::open(device.path(), OFlags::RDONLY | OFlags::EXCL | OFlags::CLOEXEC, Mode::empty());
         let held = opened.map_err(|e| match e {
@@ -216,7 +220,7 @@ pub fn detach(device: Device, forced: bool) -> Result<(), KernelError> {
     netlink.disconnect(device.0)
 }
 
-/// The first connection says whether there may be more.
+/// Opens the connections. The first one tells whether the export allows more.
 fn join_all(target: &Target, connections: u32) -> Result<Vec<Joined>, KernelError> {
     let mut joined = vec![target.join()?];
     let offer = joined[0].offer;

@@ -1,4 +1,4 @@
-//! Talking to the kernel's client.
+//! The netlink socket to the kernel's client.
 
 use std::io;
 use std::num::NonZeroI32;
@@ -11,11 +11,11 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use super::KernelError;
 use super::messages::{Connect, Generic};
 
-/// Room for one answer: the controller's description of a family takes some hundred bytes, a page is what the
-/// kernel fills at most.
+/// Buffer for one answer: the controller's description of a family takes some hundred bytes, and the
+/// kernel fills at most a page.
 const ANSWER_BYTES: usize = 32 << 10;
 
-/// A socket that knows the client's number.
+/// A socket, with the NBD family's number.
 pub(super) struct Netlink {
     socket: OwnedFd,
     family: u16,
@@ -23,7 +23,7 @@ pub(super) struct Netlink {
 }
 
 impl Netlink {
-    /// Opens it and looks for the client.
+    /// Opens the socket and looks up the NBD family.
     pub(super) fn open() -> Result<Self, KernelError> {
         let kind = (AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC);
         let socket = rustix::net::socket_with(kind.0, kind.1, kind.2, Some(netlink::GENERIC));
@@ -37,7 +37,7 @@ impl Netlink {
         Ok(netlink)
     }
 
-    /// Hands sockets to the kernel; the device's number.
+    /// Hands sockets to the kernel; returns the device's number.
     pub(super) fn connect(&mut self, connect: &Connect) -> Result<u32, KernelError> {
         let answer = self.ask(Generic::connect(self.family, connect))?;
         answer.and_then(|answer| answer.index()).ok_or(KernelError::Answer)
@@ -47,8 +47,8 @@ impl Netlink {
         self.ask(Generic::disconnect(self.family, device)).map(drop)
     }
 
-    /// Sends a request; what is answered before it is acknowledged. The kernel has done it when it has been
-    /// sent, so the answers are there.
+    /// Sends a request and returns the answer that precedes its acknowledgement. The kernel has carried
+    /// the request out when the send returns, so that the answers are already there.
     fn ask(&mut self, request: Generic) -> Result<Option<Generic>, KernelError> {
         let refused = |e: rustix::io::Errno| KernelError::Refused(e.into());
         self.sequence += 1;
@@ -76,10 +76,10 @@ impl Netlink {
     }
 }
 
-/// The first of the messages that came together, and the others.
+/// Splits off the first of the messages in a datagram.
 fn next_message(bytes: &[u8]) -> Result<(NetlinkMessage<Generic>, &[u8]), KernelError> {
     let whole = NetlinkBuffer::new_checked(bytes).map_err(|_| KernelError::Answer)?;
-    // Each begins at a multiple of four.
+    // Each message begins at a multiple of four.
     let len = (whole.length() as usize).next_multiple_of(4).min(bytes.len());
     let message = NetlinkMessage::deserialize(bytes).map_err(|_| KernelError::Answer)?;
     Ok((message, &bytes[len..]))
@@ -99,7 +99,7 @@ fn outcome(code: Option<NonZeroI32>) -> Result<(), KernelError> {
 mod tests {
     use super::*;
 
-    /// This asks the kernel that the test runs on; the controller is always there.
+    /// Asks the kernel that the test runs on; the controller always exists.
     #[test]
     fn the_kernel_has_the_client_or_not() {
         match Netlink::open() {

@@ -1,4 +1,4 @@
-//! Keys that are shared in advance: the file that GnuTLS's `psktool` writes.
+//! Pre-shared keys: the file that GnuTLS's `psktool` writes.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -13,22 +13,23 @@ use s2n_tls::error::Error;
 use s2n_tls::psk::Psk;
 use zeroize::Zeroizing;
 
-/// Keys of one file at most: each connection is lent all of them, and each is compared with those before it.
+/// Maximum number of keys in a file: each connection is given all of them, and s2n-tls compares each key
+/// with those before it.
 const KEYS_MAX: usize = 512;
-/// Bytes of a file at most; a line needs less than 2 KiB even with the longest name and key that `psktool`
-/// takes.
+/// Maximum size of the file in bytes; a line needs less than 2 KiB even with the longest name and key
+/// that `psktool` accepts.
 const FILE_BYTES_MAX: u64 = 1 << 20;
-/// Bytes of a key at least: TLS wants 128 bits of external keys (RFC 9257).
+/// Minimum length of a key in bytes: TLS requires 128 bits for external keys (RFC 9257).
 const KEY_BYTES_MIN: usize = 16;
-/// Bits of a file's mode that let others than its owner at it.
+/// Mode bits that give access to others than the file's owner.
 const OTHERS: u32 = 0o077;
 
-/// The keys of clients. What holds them is cleared when it is freed: s2n-tls does so with its own copies, and
-/// what is read here lies in [`Zeroizing`].
+/// The clients' keys. Their memory is cleared when it is freed: s2n-tls clears its own copies, and the
+/// bytes read here are held in [`Zeroizing`].
 #[derive(Clone, Default)]
 pub(super) struct Keys(Arc<[Psk]>);
 
-/// Why a file's keys cannot be used.
+/// Why the keys of a file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum KeyError {
     #[error(transparent)]
@@ -60,12 +61,12 @@ impl From<Error> for KeyError {
 impl Keys {
     pub(super) fn load(path: &Path) -> Result<Self, KeyError> {
         let file = File::open(path)?;
-        // The open file's mode, not that of what may lie at the path by then.
+        // The mode of the open file, not of a file that may have replaced it at the path.
         let found = file.metadata()?;
         if found.mode() & OTHERS != 0 {
             return Err(KeyError::Open(found.mode() & 0o7777));
         }
-        // Room for all of it at once: what is moved leaves its bytes behind.
+        // Allocated once for the whole file: a reallocation would leave a copy of the bytes behind.
         let mut text = Zeroizing::new(Vec::with_capacity(found.len().min(FILE_BYTES_MAX) as usize + 1));
         file.take(FILE_BYTES_MAX + 1).read_to_end(&mut text)?;
         if text.len() as u64 > FILE_BYTES_MAX {
@@ -97,14 +98,14 @@ impl Keys {
         if keys.is_empty() { Err(KeyError::None) } else { Ok(Self(keys.into())) }
     }
 
-    /// Gives them to a connection, whose client names the one it has.
+    /// Adds all keys to a connection; its client names the one that it has.
     pub(super) fn lend(&self, connection: &mut Connection) -> Result<(), Error> {
         self.0.iter().try_for_each(|key| connection.append_psk(key))
     }
 }
 
-/// User and key of a line. A user's name that begins with `#` is hexadecimal, too: `psktool` writes so what
-/// is no text.
+/// Splits a line into user and key. A user name that begins with `#` is hexadecimal, too: `psktool`
+/// writes names that are not text this way.
 fn taken_apart(line: &[u8]) -> Option<(Vec<u8>, Zeroizing<Vec<u8>>)> {
     let colon = line.iter().rposition(|byte| *byte == b':')?;
     let (user, key) = (&line[..colon], bytes_of(&line[colon + 1..])?);
@@ -128,7 +129,7 @@ fn bytes_of(hex: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
     Some(bytes)
 }
 
-/// GnuTLS takes external keys with SHA-256, as TLS 1.3 has it where nothing else is said.
+/// GnuTLS uses external keys with SHA-256, which is also TLS 1.3's default.
 fn key_of(user: &[u8], key: &[u8]) -> Result<Psk, Error> {
     let mut psk = Psk::builder()?;
     psk.set_identity(user)?.set_secret(key)?.set_hmac(PskHmac::SHA256)?;

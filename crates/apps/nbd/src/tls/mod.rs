@@ -1,8 +1,8 @@
-//! TLS, with certificates, with keys that are shared in advance, or with both.
+//! TLS with certificates, with pre-shared keys, or with both.
 //!
-//! s2n-tls speaks it, over AWS-LC. Certificates: TLS 1.2 and 1.3, of RSA and ECDSA keys; s2n-tls does not
-//! know Ed25519. Shared keys: TLS 1.3 alone, since s2n-tls knows them from there on; GnuTLS, with which
-//! libnbd and qemu are built, speaks it.
+//! Implemented by s2n-tls over AWS-LC. With certificates: TLS 1.2 and 1.3, with RSA and ECDSA keys;
+//! s2n-tls does not support Ed25519. With pre-shared keys: TLS 1.3 only, since s2n-tls supports them
+//! only there. GnuTLS, with which libnbd and qemu are built, supports TLS 1.3.
 
 mod keys;
 
@@ -25,52 +25,53 @@ use sha2::{Digest as _, Sha256};
 
 use crate::access::Identity;
 
-/// TLS 1.2 and 1.3, ciphers that encrypt and authenticate in one and are forward secret, no SHA-1.
+/// TLS 1.2 and 1.3, ciphers with authenticated encryption and forward secrecy, no SHA-1.
 const POLICY: &str = "CloudFront-TLS-1-2-2021-no-sha1";
 
-/// Bytes that s2n-tls gathers before it writes to the socket: some records at once instead of one.
+/// Bytes that s2n-tls gathers before it writes to the socket: several records per write instead of one.
 const SEND_BYTES: u32 = 128 << 10;
 
-/// What TLS stands on: certificates, shared keys or both.
+/// The files that TLS uses: certificates, shared keys or both.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
-    /// For clients that know who signs certificates.
+    /// For clients that verify the server's certificate.
     pub certificates: Option<CertificateFiles>,
-    /// Keys of clients, as GnuTLS's `psktool` writes them: lines of `USER:KEY`, KEY in hexadecimal. Nobody
-    /// but its owner may read the file. Such clients need no certificate.
+    /// Clients' pre-shared keys, in the format of GnuTLS's `psktool`: lines of `USER:KEY`, KEY in
+    /// hexadecimal. The file must be accessible to its owner only. A client with such a key needs no
+    /// certificate.
     pub shared_keys: Option<PathBuf>,
 }
 
-/// Files in PEM.
+/// Certificate files, in PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The server's certificate, and those up to one that clients know.
+    /// The server's certificate, followed by its chain up to a certificate that clients trust.
     pub certificate: PathBuf,
     /// The certificate's key.
     pub key: PathBuf,
-    /// Who signs clients' certificates; without, clients need none.
+    /// The authority that signs clients' certificates; without it clients need none.
     pub client_authority: Option<PathBuf>,
 }
 
-/// Why there is no TLS.
+/// Why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
-    /// A file cannot be read, or holds something else.
+    /// A file cannot be read, or its content is not valid.
     #[error("{}: {why}", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         why: String,
     },
-    /// Shared keys beside certificates that ask clients for nothing: who has no key would come in without
-    /// one.
+    /// Shared keys together with certificates but without a client authority: a client without a shared
+    /// key would be admitted without any proof.
     #[error("clients without a shared key would need nothing at all: say who signs their certificates")]
     Anybody,
-    /// Neither certificates nor shared keys are named.
+    /// Neither certificates nor shared keys are configured.
     #[error("neither a certificate nor shared keys are named")]
     Nothing,
-    /// The library refused.
+    /// s2n-tls refused the configuration.
     #[error("{0}")]
     Library(&'static str),
 }
@@ -87,14 +88,14 @@ impl From<Error> for TlsError {
     }
 }
 
-/// Begins TLS with clients.
+/// Accepts TLS connections.
 pub struct Acceptor(TlsAcceptor<Opening>);
 
 impl Acceptor {
     /// Reads the files.
     ///
     /// # Errors
-    /// A file cannot be read, or holds something else; what is named does not go together.
+    /// A file cannot be read or is not valid; or the files do not fit together.
     pub fn new(files: &TlsFiles) -> Result<Self, TlsError> {
         match (&files.certificates, &files.shared_keys) {
             (None, None) => return Err(TlsError::Nothing),
@@ -104,10 +105,11 @@ impl Acceptor {
             _ => {}
         }
         let mut config = config::Builder::new();
-        // Whoever this machine trusts for the web's servers says nothing about who may use our devices.
+        // The authorities that this machine trusts for web servers must not decide which clients may use
+        // its devices.
         config.with_system_certs(false)?.set_security_policy(&Policy::from_version(POLICY)?)?;
-        // A pause before a failure is told hides how long the look at a record took, which says nothing with
-        // the ciphers of this policy.
+        // A delay before a failure is reported would hide how long a record's check took. With the
+        // ciphers of this policy that time reveals nothing.
         config.set_max_blinding_delay(0)?.set_send_buffer_size(SEND_BYTES)?;
         if let Some(files) = &files.certificates {
             add_certificates(&mut config, files)?;
@@ -119,7 +121,7 @@ impl Acceptor {
         Ok(Self(TlsAcceptor::new(Opening { config: config.build()?, keys })))
     }
 
-    /// Begins TLS; who the client has proved to be, if it needed to.
+    /// Does the TLS handshake. Returns the stream and the identity that the client has proved, if any.
     pub(crate) async fn accept<S>(&self, stream: S) -> io::Result<(TlsStream<S>, Option<Identity>)>
     where
         S: AsyncRead + AsyncWrite + Unpin,
@@ -130,7 +132,7 @@ impl Acceptor {
     }
 }
 
-/// What the client has proved: that it has a shared key, or else a certificate's.
+/// The identity that the client has proved: its shared key or else its certificate.
 fn identity_of(connection: &Connection) -> Result<Option<Identity>, Error> {
     let mut user = vec![0; connection.negotiated_psk_identity_length()?];
     if !user.is_empty() {
@@ -149,7 +151,7 @@ fn add_certificates(config: &mut config::Builder, files: &CertificateFiles) -> R
     let read = |path: &Path| fs::read(path).map_err(|e| TlsError::at(path, e));
     let certificate = read(&files.certificate)?;
     let key = Zeroizing::new(read(&files.key)?);
-    // Which of the two it does not like s2n-tls does not say.
+    // s2n-tls does not report which of the two files is at fault.
     config.load_pem(&certificate, &key).map_err(|e| {
         let path = format!("{} with {}", files.certificate.display(), files.key.display());
         TlsError::at(path.as_ref(), format_args!("{} (keys are of RSA or ECDSA)", e.message()))
@@ -161,7 +163,8 @@ fn add_certificates(config: &mut config::Builder, files: &CertificateFiles) -> R
     Ok(())
 }
 
-/// Clients have no names that a certificate could be compared with: who has one that is signed may come.
+/// Accepts any name: clients have no names to compare a certificate with, so that any certificate signed
+/// by the authority is sufficient.
 struct AnyName;
 
 impl VerifyHostNameCallback for AnyName {
@@ -170,7 +173,7 @@ impl VerifyHostNameCallback for AnyName {
     }
 }
 
-/// Makes the library's connections.
+/// Builds s2n-tls connections.
 #[derive(Clone)]
 struct Opening {
     config: Config,

@@ -1,4 +1,4 @@
-//! A client that says what it is told to, right or wrong.
+//! A client that sends whatever a test specifies, valid or not.
 
 use std::io;
 
@@ -39,7 +39,7 @@ impl Client {
         Ok(Self { stream, size })
     }
 
-    /// The bytes of a request.
+    /// Encodes a request.
     pub(crate) fn request(command: u16, cookie: u64, offset: u64, len: u32, data: &[u8]) -> Vec<u8> {
         let mut request = [&[0x25, 0x60, 0x95, 0x13, 0, 0][..], &command.to_be_bytes()].concat();
         request.extend(cookie.to_be_bytes());
@@ -78,7 +78,7 @@ impl Client {
         Ok(data)
     }
 
-    /// Whether the server has ended the connection.
+    /// Returns whether the server has closed the connection.
     pub(crate) async fn is_over(&mut self) -> bool {
         let mut rest = Vec::new();
         self.stream.read_to_end(&mut rest).await.is_err() || rest.is_empty()

@@ -1,6 +1,6 @@
-//! Goal: a blocklisted client ends no export that nobody else has taken, and no export writes after somebody
-//! else had its lock. Method: a server of our own, whose blocklist gets the gateway's client, as a stock
-//! client that breaks a lock does it, or by hand.
+//! Goal: a blocklisted client ends no export whose lock no other client has taken, and no export writes
+//! after another client had its lock. Method: a server of this project, on whose blocklist the gateway's
+//! client is put, either as a stock client does when it breaks a lock, or by hand.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -73,7 +73,7 @@ impl Place {
         (image, header)
     }
 
-    /// Puts the gateway's client on the blocklist, and nothing else.
+    /// Puts the gateway's client on the blocklist, without breaking its lock.
     async fn blocklist_holder_of(&self, image: &str) {
         let (_, header) = self.header(image).await;
         let info = self.io.lock_info(&*header, "rbd_lock").await.expect("a lock");
@@ -114,7 +114,7 @@ async fn exports_outlive_a_client_that_is_blocklisted() {
     place.write("file", 0, 2).await.expect("written");
     for round in 3..6 {
         place.blocklist_holder_of("one").await;
-        // These come before, while or after the client is made anew: none of them fails.
+        // These arrive before, during and after the renewal of the client: none of them fails.
         let written = futures_util::future::join_all((1..9).map(|n| place.write("one", n << 20, round)));
         assert!(written.await.iter().all(Result::is_ok));
         assert_eq!((place.first_byte("one", 0).await, place.first_byte("one", 5 << 20).await), (1, round));
@@ -125,7 +125,7 @@ async fn exports_outlive_a_client_that_is_blocklisted() {
             assert_eq!(place.state(name), BackendState::Open, "{name}");
         }
     }
-    // A device that comes now has a client that lives.
+    // A device added now gets a working client.
     place.image("two").await;
     place.add("two", "rbd:two").await;
     place.write("two", 0, 9).await.expect("written");
@@ -143,18 +143,18 @@ async fn an_export_whose_lock_another_client_has_is_lost_alone() {
         place.add(name, &format!("rbd:{name}")).await;
         place.write(name, 0, 1).await.expect("written");
     }
-    // As a stock client does it that finds the owner dead.
+    // As a stock client does when it finds the owner dead.
     let other = Image::open(&place.io, "taken", Mode::ReadWrite).await.expect("opens");
     let holder = other.lock_info().await.expect("a lock").holders.remove(0);
     other.break_lock(holder.client, &holder.cookie, Evicted::Yes).await.expect("broken");
     other.write(0, vec![7; 4096].into()).await.expect("written");
     let why = place.until_lost("taken").await;
-    // Whether the other one is named depends on who comes first: it has the lock soon after it broke ours.
+    // Which message appears depends on timing: the other client has the lock soon after it broke ours.
     assert!(why.contains("blocklisted") && why.contains("client"), "{why}");
     assert_eq!(place.registry.attach("taken").await.err(), Some(Refused::Lost));
     place.write("free", 4096, 2).await.expect("written");
     assert_eq!(place.state("free"), BackendState::Open);
-    // A client that has had the lock may have written, also if it has given the lock up since.
+    // A client that has had the lock may have written, even if it has released the lock since.
     other.close().await.expect("closes");
     assert!(matches!(place.state("taken"), BackendState::Lost(_)));
     let stored = Image::open(&place.io, "taken", Mode::ReadOnly).await.expect("opens");
@@ -176,14 +176,14 @@ async fn a_lock_that_was_taken_and_given_up_is_lost_too() {
     place.io.break_lock(&*header, "rbd_lock", holder.client, &holder.cookie).await.expect("broken");
     let client = format!("{}/{}", holder.addr.sock.expect("an address"), holder.addr.nonce);
     place.io.rados().block(&client, None).await.expect("blocked");
-    // Nobody is told that a write was done which is not.
+    // A write that was not done is not reported as done.
     assert_eq!(place.write("disk", 0, 2).await, Err(Fault::Io));
     assert!(place.until_lost("disk").await.contains("another client"));
     assert_eq!(image.read(0, 4096).await.expect("read")[0], 1);
     place.registry.close().await;
 }
 
-/// Neither is blocklisted: the gateway's client lives, and hears that another one has its lock.
+/// No client is blocklisted: the gateway's client works, and learns that another client has its lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_was_broken_is_not_taken_again() {
     let place = Place::new().await;
@@ -211,7 +211,8 @@ async fn a_lock_that_was_broken_is_not_taken_again() {
     place.registry.close().await;
 }
 
-/// It hears that the lock is wanted before it knows that the lock is gone, and last that it is blocklisted.
+/// The gateway learns first that its lock is requested, then that the lock is gone, and last that it is
+/// blocklisted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lock_that_was_gone_when_it_was_asked_for_is_lost() {
     let place = Place::new().await;
@@ -223,7 +224,7 @@ async fn a_lock_that_was_gone_when_it_was_asked_for_is_lost() {
     place.io.break_lock(&*header, "rbd_lock", holder.client, &holder.cookie).await.expect("broken");
     let other = Image::open(&place.io, "disk", Mode::ReadWrite).await.expect("opens");
     let asker = Image::open(&place.io, "disk", Mode::ReadWrite).await.expect("opens");
-    // The second asks the first, and all who believe that they have the lock answer.
+    // The second client requests the lock from the first; all clients that believe to own it answer.
     other.write(0, vec![7; 4096].into()).await.expect("written");
     asker.write(4096, vec![7; 4096].into()).await.expect("written");
     asker.close().await.expect("closes");
@@ -252,7 +253,7 @@ async fn a_cache_is_given_up_only_if_all_of_it_is_written() {
     place.write("clean", 4096, 3).await.expect("written");
     place.run("clean", Io::Flush).await.expect("flushed");
     let stored = Image::open(&place.io, "dirty", Mode::ReadOnly).await.expect("opens");
-    // What was flushed stays.
+    // Flushed data stay.
     assert_eq!(stored.read(0, 4096).await.expect("read")[0], 1);
     place.registry.close().await;
 }
