@@ -22,7 +22,7 @@
 //! # Phases
 //! | phase | meaning | transitions |
 //! |---|---|---|
-//! | idle | no responsible worker; empty, or a run was dropped | `push`, `kick`, `requeue`: to *due*, Submit |
+//! | idle | empty (or a run was dropped); no worker | `push`, `kick`, `requeue`: to *due* (Submit) |
 //! | due | a run was requested and has not begun | `begin`, `run`, `run_batch`: to *running* |
 //! | running | one worker runs it | empty: to *idle*; budget spent or stopped: to *due* ([`RunEnd::Again`]) |
 //!
