@@ -1,17 +1,17 @@
-//! Where lines go.
+//! The destinations of lines.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::PathBuf;
 
-/// Where lines go.
+/// A destination of lines.
 pub enum Sink {
-    /// Appended to a file, which only its owner may read if it is made.
+    /// Appends to a file. A new file is readable only by its owner.
     File(PathBuf),
     /// Standard error.
     Stderr,
-    /// Somewhere else; given many lines at once.
+    /// Any other writer; it is given many lines at once.
     Writer(Box<dyn Write + Send>),
 }
 
@@ -25,11 +25,11 @@ impl std::fmt::Debug for Sink {
     }
 }
 
-/// An open sink. What cannot be written is lost and counted; the next write that succeeds says so.
+/// An open sink. Lines that cannot be written are lost and counted; a later line reports the loss.
 pub(crate) struct Output {
     file: Option<PathBuf>,
     to: Box<dyn Write + Send>,
-    /// Lines that could not be written, and why the last ones could not.
+    /// The number of lines that could not be written, and the error of the last failure.
     lost: Option<(usize, io::Error)>,
 }
 
@@ -47,7 +47,7 @@ impl Output {
         self.file.as_ref().map(|path| path.display().to_string()).unwrap_or_default()
     }
 
-    /// Opens the file again: the old one may have been moved away. If that fails, the old one stays.
+    /// Reopens the file: the old one may have been renamed. If this fails, the old one stays in use.
     pub(crate) fn reopen(&mut self) -> io::Result<()> {
         if let Some(path) = &self.file {
             self.to = Box::new(open(path)?);
@@ -62,15 +62,16 @@ impl Output {
         }
     }
 
-    /// What was lost since the last question. Asked before the next write: if that fails too, it is asked
-    /// again.
+    /// Takes the number of lines lost since the last call, and the error. Called before a write; if that
+    /// write fails too, the next call reports its lines.
     pub(crate) fn take_lost(&mut self) -> Option<(usize, io::Error)> {
         self.lost.take()
     }
 }
 
-/// Opens a log, and makes it if need be. A link that another user has put there is not followed, nor is
-/// another's file written to; what is no regular file (a pipe, `/dev/stdout`) may be anybody's.
+/// Opens a log file, and creates it if necessary. A symbolic link of another user is not followed, and
+/// another user's file is not written to. A file that is not a regular one (a pipe, `/dev/stdout`) may
+/// belong to any user.
 fn open(path: &PathBuf) -> io::Result<File> {
     let us = fs::metadata("/proc/self")?.uid();
     let check = |owner: u32| match owner == 0 || owner == us {
