@@ -1,4 +1,4 @@
-//! The table and the JSON file.
+//! The results as a table and as a JSON file.
 
 use std::fmt::Write;
 
@@ -14,7 +14,7 @@ use super::outqueue::OutQueue;
 use super::sides::{LARGE_WRITE_SECONDS_MAX, Workload};
 use super::transfers::{self, Rate, Transfer};
 
-/// What one run of one workload measured.
+/// The measurements of one run of one workload.
 #[derive(Clone, Copy)]
 pub(super) struct Figures {
     pub(super) ops_per_s: f64,
@@ -28,7 +28,7 @@ pub(super) struct Figures {
 pub(super) struct Report {
     heading: String,
     workloads: Vec<(Workload, [Figures; 4])>,
-    /// Stock's server and ours, as in what follows.
+    /// The figures with stock's server and with Loligo's, in this order, as in the following fields.
     programs: Vec<(&'static str, [Figures; 2])>,
     transfers: Vec<(Transfer, [Rate; 6])>,
     own_write_us: Option<f64>,
@@ -78,12 +78,12 @@ impl Report {
         self.transfers.push((transfer, sides));
     }
 
-    /// What a write of 4 KiB costs on the disk itself, µs.
+    /// Records the time of a 4 KiB write on the disk itself, in µs.
     pub(super) fn own_write(&mut self, own_write_us: f64) {
         self.own_write_us = Some(own_write_us);
     }
 
-    /// What the disk itself gives in large pieces.
+    /// Records the throughput of the disk itself in large pieces.
     pub(super) fn own_large(&mut self, own: OwnLarge) {
         self.own_large.push(own);
     }
@@ -252,7 +252,7 @@ impl Report {
     }
 }
 
-/// The rows of what a stock program does with either server.
+/// Formats the rows of a stock program on either server.
 fn program_rows(t: &mut String, name: &str, servers: &[Figures; 2]) {
     let [stock, ours] = servers;
     figure_rows(t, name, &[("on stock", stock), ("on loligo", ours)]);
@@ -263,7 +263,7 @@ fn program_rows(t: &mut String, name: &str, servers: &[Figures; 2]) {
     );
 }
 
-/// A heading and a row for each; ratios are to the first.
+/// Formats a heading and a row for each entry; ratios are to the first.
 pub(super) fn figure_rows(t: &mut String, name: &str, rows: &[(&str, &Figures)]) {
     let _ = writeln!(
         t,
