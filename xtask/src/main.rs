@@ -53,7 +53,7 @@ enum Command {
     Torture(torture::Options),
     /// Runs Miri on the crates with unsafe code; needs a nightly toolchain.
     Miri,
-    /// What CI runs: test, then lint.
+    /// Runs the checks of CI: test, then lint.
     Ci,
     /// Starts and stops a stock Ceph cluster on loopback.
     StockCeph {

@@ -47,7 +47,7 @@ impl<T> Chain<T> {
         let mut chain = Self { last: newest, ..Self::new() };
         let mut node = newest;
         while !node.is_null() {
-            // SAFETY: the caller gives us the node.
+            // SAFETY: the caller passes ownership of the node.
             let older = mem::replace(unsafe { &mut (*node).next }, chain.first);
             chain.first = mem::replace(&mut node, older);
             chain.len += 1;

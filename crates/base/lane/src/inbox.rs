@@ -5,7 +5,7 @@ use std::ptr;
 use crate::chain::{Chain, Node};
 use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed};
 
-/// What a producer must do after a push.
+/// The duty of a producer after a push.
 #[must_use = "a lane that is not run when it says Submit stands still"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
@@ -21,8 +21,8 @@ pub enum Action {
 /// |---|---|---|
 /// | 0 | empty | no |
 /// | `BUSY` | empty | yes |
-/// | `CLOSED` | empty for ever | no |
-/// | `CLOSED + BUSY` | empty for ever | yes |
+/// | `CLOSED` | empty forever | no |
+/// | `CLOSED + BUSY` | empty forever | yes |
 /// | the newest node's address | not empty; older nodes follow by `next`, the oldest's is null | yes |
 ///
 /// `push` and `kick` may be called by any thread at any time. All other methods are called by one thread

@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use crate::chain::{Chain, Node};
 use crate::lane::{Lane, SPARE_ITEMS_MAX, Taken};
 
-/// How a run ended.
+/// The outcome of a run.
 #[must_use = "after Again the caller must have the lane run once more"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunEnd {

@@ -14,7 +14,7 @@ pub(crate) use mutex::FutexMutex;
 pub(crate) use rwlock::FutexRwLock;
 pub(crate) use spin::Spin;
 
-/// What a thread does while it waits for a lock.
+/// The behaviour of a thread that waits for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Waiting {
     /// Sleeps sooner or later.
@@ -31,7 +31,7 @@ pub enum Waiting {
 pub unsafe trait RawLock {
     /// The lock, free.
     const INIT: Self;
-    /// What a waiting thread does.
+    /// The behaviour of a waiting thread.
     const WAITING: Waiting;
 
     /// Takes the lock if it is free.
