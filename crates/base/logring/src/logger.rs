@@ -204,8 +204,9 @@ impl Worker {
 
     /// Writes the entries that are due. Returns whether there were any.
     fn round(&mut self, merge: &mut Merge, now: u64, upto: u64) -> bool {
-        if let Some((lost, why)) = self.output.take_lost() {
-            self.say(now, format_args!("{lost} lines could not be written: {why}"));
+        if let Some((lost, why)) = self.output.report_lost() {
+            let report = format!("{lost} lines could not be written: {why}");
+            self.say(now, format_args!("{report}"));
         }
         let mut found = false;
         merge.take(upto, |what| {

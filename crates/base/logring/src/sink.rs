@@ -31,14 +31,16 @@ pub(crate) struct Output {
     to: Box<dyn Write + Send>,
     /// The number of lines that could not be written, and the error of the last failure.
     lost: Option<(usize, io::Error)>,
+    /// Whether the bytes that are written next begin with a line that reports them.
+    is_reported: bool,
 }
 
 impl Output {
     pub(crate) fn open(sink: Sink) -> io::Result<Self> {
         Ok(match sink {
-            Sink::File(path) => Self { to: Box::new(open(&path)?), file: Some(path), lost: None },
-            Sink::Stderr => Self { to: Box::new(io::stderr()), file: None, lost: None },
-            Sink::Writer(to) => Self { to, file: None, lost: None },
+            Sink::File(path) => Self { to: Box::new(open(&path)?), file: Some(path), lost: None, is_reported: false },
+            Sink::Stderr => Self { to: Box::new(io::stderr()), file: None, lost: None, is_reported: false },
+            Sink::Writer(to) => Self { to, file: None, lost: None, is_reported: false },
         })
     }
 
@@ -56,16 +58,23 @@ impl Output {
     }
 
     pub(crate) fn write(&mut self, bytes: &[u8], lines: usize) {
-        if let Err(e) = self.to.write_all(bytes).and_then(|()| self.to.flush()) {
-            let lost = self.lost.take().map_or(0, |(lost, _)| lost);
-            self.lost = Some((lost + lines, e));
+        let is_reported = std::mem::take(&mut self.is_reported);
+        match self.to.write_all(bytes).and_then(|()| self.to.flush()) {
+            Ok(()) if is_reported => self.lost = None,
+            Ok(()) => {}
+            Err(e) => {
+                let lost = self.lost.take().map_or(0, |(lost, _)| lost);
+                // The report is no line of a user's.
+                self.lost = Some((lost + lines - usize::from(is_reported), e));
+            }
         }
     }
 
-    /// Takes the number of lines lost since the last call, and the error. Called before a write; if that
-    /// write fails too, the next call reports its lines.
-    pub(crate) fn take_lost(&mut self) -> Option<(usize, io::Error)> {
-        self.lost.take()
+    /// The number of lines that could not be written and were not reported yet, and the error. The caller
+    /// begins the next write with a line that reports them; if that write fails, they stay unreported.
+    pub(crate) fn report_lost(&mut self) -> Option<(usize, &io::Error)> {
+        self.is_reported = self.lost.is_some();
+        self.lost.as_ref().map(|(lines, why)| (*lines, why))
     }
 }
 
@@ -92,4 +101,41 @@ fn open(path: &PathBuf) -> io::Result<File> {
         check(opened.uid())?;
     }
     Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Fails so many times, then takes everything.
+    struct Full(usize);
+
+    impl Write for Full {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            if self.0 == 0 {
+                return Ok(bytes.len());
+            }
+            self.0 -= 1;
+            Err(io::Error::from(io::ErrorKind::StorageFull))
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn lines_are_counted_until_a_report_of_them_is_written() {
+        let mut output = Output::open(Sink::Writer(Box::new(Full(3)))).expect("a writer opens");
+        let lost = |output: &mut Output| output.report_lost().map(|(lines, _)| lines);
+        output.write(b"a\nb\n", 2);
+        assert_eq!(lost(&mut output), Some(2));
+        output.write(b"2 lines lost\nc\n", 2);
+        assert_eq!(lost(&mut output), Some(3), "the report itself is not counted");
+        output.write(b"3 lines lost\n", 1);
+        output.write(b"d\n", 1);
+        assert_eq!(lost(&mut output), Some(3), "a write without a report changes nothing");
+        output.write(b"3 lines lost\n", 1);
+        assert_eq!(lost(&mut output), None);
+    }
 }
