@@ -1,5 +1,5 @@
-//! The list of what brings C code along: `docs/decisions/c-dependencies.md` names each package of
-//! `Cargo.lock` that builds some.
+//! Checks the list of dependencies with C code: `docs/decisions/c-dependencies.md` must name each
+//! package of `Cargo.lock` that builds C code.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,10 +9,10 @@ use crate::process::workspace;
 
 const LIST: &str = "docs/decisions/c-dependencies.md";
 
-/// Packages that build scripts compile C and assembly with.
+/// The packages with which build scripts compile C and assembly.
 const COMPILERS: [&str; 4] = ["cc", "cmake", "nasm-rs", "autotools"];
 
-/// What every entry says.
+/// The items that every entry must contain.
 const QUESTIONS: [&str; 5] = ["What", "Why", "Kept by", "Input", "If it had a fault"];
 
 pub(crate) fn run() -> Result<Vec<String>> {
@@ -20,11 +20,11 @@ pub(crate) fn run() -> Result<Vec<String>> {
     Ok(compare(&builds_c(&read("Cargo.lock")?), &read(LIST)?))
 }
 
-/// The packages of a lock file that depend on a compiler.
+/// Returns the packages of a lock file that depend on a compiler.
 fn builds_c(lock: &str) -> BTreeSet<&str> {
     let builds = |package: &&str| {
         let dependencies = package.split_once("dependencies = [").map_or("", |(_, rest)| rest);
-        // A line is ` "name",` or, where there are several versions, ` "name version",`.
+        // A line is ` "name",` or, if there are several versions, ` "name version",`.
         let names = dependencies.lines().filter_map(|line| line.split(['"', ' ']).nth(2));
         names.into_iter().any(|name| COMPILERS.contains(&name))
     };
@@ -35,7 +35,7 @@ fn builds_c(lock: &str) -> BTreeSet<&str> {
         .collect()
 }
 
-/// What is wrong with the list.
+/// Returns the faults of the list.
 fn compare(packages: &BTreeSet<&str>, list: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut listed = BTreeSet::new();

@@ -1,20 +1,20 @@
-//! What failed, kept to be said again at the end: of thousands of lines, the last are what is left to be
-//! read.
+//! Collects the failures, to repeat them at the end of the output, where they are read.
 
 use std::collections::VecDeque;
 
-/// How many lines of one test program's failures are kept: the first say which test, the last what it found.
+/// The number of lines kept of one test program's failures: the first ones name the test, the last ones
+/// its finding.
 const FIRST_LINES: usize = 20;
 const LAST_LINES: usize = 60;
 
-/// How many programs' failures are kept.
+/// The number of programs whose failures are kept.
 const PROGRAMS_MAX: usize = 10;
 
-/// Collects what failing test programs say between `failures:` and their result.
+/// Collects the lines of failing test programs between `failures:` and their result.
 #[derive(Default)]
 pub(crate) struct Failures {
     reports: Vec<Report>,
-    /// What is being said just now.
+    /// The report that is being collected.
     open: Option<Report>,
 }
 
@@ -26,7 +26,7 @@ struct Report {
 }
 
 impl Failures {
-    /// Takes a line that a test program printed.
+    /// Processes a line printed by a test program.
     pub(crate) fn line(&mut self, line: &str) {
         if line.starts_with("test result: ") {
             if let Some(mut report) = self.open.take()
@@ -42,7 +42,7 @@ impl Failures {
         }
     }
 
-    /// All that failed, shortened; empty if nothing did.
+    /// Returns all failures, shortened; empty if there are none.
     pub(crate) fn repeated(&self) -> String {
         self.reports.iter().map(Report::shown).collect()
     }

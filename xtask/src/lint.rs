@@ -1,9 +1,9 @@
-//! `cargo xtask lint`: what can be checked without running the program.
+//! `cargo xtask lint`: the checks that do not run the program.
 
 use crate::process::{cargo, installed, succeed};
 use crate::{Result, tidy};
 
-/// The checker of dependencies, in the version that these rules were written for.
+/// The checker of dependencies, in the version for which the rules were written.
 const CARGO_DENY: &str = "cargo-deny@0.20.2";
 
 pub(crate) fn run() -> Result<()> {
@@ -24,8 +24,8 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Licences, sources and duplicates of what we depend on. In CI nothing may be left out, so there the checker
-/// is installed.
+/// Checks licences, sources and duplicates of the dependencies. In CI no check may be left out, so there
+/// the checker is installed.
 fn dependencies() -> Result<()> {
     if !installed("cargo-deny") {
         if std::env::var_os("CI").is_none() {
@@ -42,8 +42,9 @@ fn dependencies() -> Result<()> {
     advisories()
 }
 
-/// Known faults of what we depend on, from the RustSec database, which is fetched. A machine without a way to
-/// it leaves this out and says so: no change of ours can mend that.
+/// Checks the dependencies for known vulnerabilities in the RustSec database, which is fetched. A
+/// machine that cannot reach the database leaves this check out and says so: no change of the code can
+/// fix that.
 fn advisories() -> Result<()> {
     println!("== advisories");
     if succeed(cargo().args(["deny", "fetch", "db"])).is_err() {

@@ -1,7 +1,7 @@
 //! Developer commands: `cargo xtask test | lint | cycles | bench | torture | fuzz | miri | ci | stock-ceph`.
 //!
-//! They set up what they need: on a machine with a Rust toolchain, and with apt for what compares with stock
-//! Ceph.
+//! The commands set up what they need. They require a Rust toolchain and, for comparisons with stock
+//! Ceph, apt.
 
 mod audit;
 mod bench;
@@ -24,7 +24,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// What every command here returns: the error is for a person to read.
+/// The result of a command. The error is meant for a person.
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 #[derive(Parser)]
@@ -36,17 +36,17 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Runs all tests: unit and property, loom, and against stock Ceph (installed through apt where that may
-    /// be done).
+    /// Runs all tests: unit and property, loom, and against stock Ceph (installed through apt where
+    /// possible).
     Test(test::Options),
     /// Checks formatting, clippy, documentation, and the project's own rules.
     Lint,
-    /// Shows which files of a crate import each other in a circle, and by which names.
+    /// Shows the import cycles between the files of a crate, with the imported names.
     Cycles {
-        /// Part of the folder of the crates meant.
+        /// Part of the folder of the crates to show.
         #[arg(default_value = "")]
         crates: String,
-        /// Takes files that are in no circle any more out of the list of known ones.
+        /// Removes files without a cycle from the list of known ones.
         #[arg(long, conflicts_with = "crates")]
         prune: bool,
     },
@@ -59,7 +59,7 @@ enum Command {
     /// Has Miri look for undefined behaviour in the crates with unsafe code of their own; needs a nightly
     /// toolchain.
     Miri,
-    /// What CI runs: test, then lint.
+    /// Runs the checks of CI: test, then lint.
     Ci,
     /// Starts and stops a stock Ceph cluster on loopback.
     StockCeph {

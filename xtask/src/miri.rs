@@ -1,4 +1,4 @@
-//! `cargo xtask miri`: the tests of crates with unsafe code of their own, under an interpreter that notices
+//! `cargo xtask miri`: runs the tests of the crates with unsafe code in an interpreter that detects
 //! undefined behaviour.
 
 use std::process::{Command, Stdio};
@@ -6,24 +6,24 @@ use std::process::{Command, Stdio};
 use crate::Result;
 use crate::process::{output_of, succeed, workspace};
 
-/// The packages, and what their tests are given.
+/// The packages, and the arguments of their tests.
 const PACKAGES: [(&str, &[&str]); 3] = [
     ("loligo-lane", &[]),
     ("loligo-lockstat", &[]),
-    // The rings and what merges them. Its other tests send signals and kill processes of their own.
+    // The rings and their merge. Other tests of this crate send signals and kill their own processes.
     ("loligo-logring", &["--lib", "--", "raw::", "merge::", "arrivals::", "entry::"]),
 ];
 
-/// What Miri cannot run: it has no such system calls.
+/// The code that Miri cannot run, since it does not support the system calls.
 const LEFT_OUT: [&str; 2] = [
     "loligo-logring: signal handlers (crash.rs) and the tests of whole programs",
     "loligo-store-disk: the ring of the disk reader (ring.rs), which is io_uring's",
 ];
 
-/// Tests wait for real time and read files of the system.
+/// The tests use real time and read files of the system.
 const FLAGS: &str = "-Zmiri-disable-isolation";
 
-/// Random cases of each property: the interpreter is some hundred times slower.
+/// Random cases per property: the interpreter is some hundred times slower than native code.
 const CASES: &str = "4";
 
 pub(crate) fn run() -> Result<()> {
@@ -45,7 +45,7 @@ fn is_there() -> bool {
     output_of(nightly().args(["miri", "--version"]).stderr(Stdio::null())).is_ok()
 }
 
-/// Cargo of the nightly toolchain: the one that runs this is another.
+/// Cargo of the nightly toolchain, which is not the one that runs this command.
 fn nightly() -> Command {
     let mut cargo = Command::new("rustup");
     cargo.args(["run", "nightly", "cargo"]).current_dir(workspace());

@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 
 use crate::Result;
 
-/// The workspace's folder.
+/// The folder of the workspace.
 pub(crate) fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the workspace").to_owned()
 }
@@ -17,13 +17,13 @@ pub(crate) fn cargo() -> Command {
     cargo
 }
 
-/// Runs a command to its end; what it prints goes where ours goes.
+/// Runs a command to its end; its output goes to this process's output.
 pub(crate) fn succeed(command: &mut Command) -> Result<()> {
     let status = command.status().map_err(|e| format!("{}: {e}", name(command)))?;
     if status.success() { Ok(()) } else { Err(format!("{} failed: {status}", name(command)).into()) }
 }
 
-/// Runs a command and returns what it printed; its stderr is part of the error if it fails.
+/// Runs a command and returns its stdout; if it fails, its stderr is part of the error.
 pub(crate) fn output_of(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).output().map_err(|e| format!("{}: {e}", name(command)))?;
     if output.status.success() {

@@ -1,8 +1,8 @@
-//! A stock Ceph cluster on loopback, for comparison and interoperability.
+//! Starts a stock Ceph cluster on loopback, for comparison and interoperability.
 //!
-//! Needs root and apt. Pacific (16.2) comes from the packages of Debian 12; reef (18.2) and tentacle (20.2)
-//! live in a folder each that debootstrap makes once, under `$STOCK_CEPH_ROOTS` (default
-//! `/var/tmp/stock-ceph`), and run by chroot.
+//! Needs root and apt. Pacific (16.2) comes from the packages of Debian 12. Reef (18.2) and tentacle
+//! (20.2) each have a folder that debootstrap creates once, under `$STOCK_CEPH_ROOTS` (default
+//! `/var/tmp/stock-ceph`), and run with chroot.
 
 mod conf;
 mod link;
@@ -21,12 +21,12 @@ use link::Link;
 pub(crate) use link::NoLink;
 pub(crate) use root::Root;
 
-/// How long the daemons may take to come up.
+/// The time that the daemons may take to start.
 const UP_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Makes and starts a cluster in DIR; prints the path of its ceph.conf.
+    /// Creates and starts a cluster in DIR; prints the path of its ceph.conf.
     Up {
         dir: PathBuf,
         #[command(flatten)]
@@ -46,20 +46,20 @@ pub(crate) enum Command {
 
 #[derive(Args, Clone)]
 pub(crate) struct UpOptions {
-    /// What the OSDs keep objects in.
+    /// The object store of the OSDs.
     #[arg(long, value_enum, default_value_t = Store::Memstore)]
     pub(crate) store: Store,
     #[arg(long, default_value_t = 1)]
     pub(crate) osds: u32,
-    /// Monitors: mon.a, mon.b and so on.
+    /// Number of monitors: mon.a, mon.b and so on.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=7))]
     pub(crate) mons: u8,
     #[arg(long, value_enum, default_value_t = Release::Pacific)]
     pub(crate) release: Release,
     #[arg(long, value_enum, default_value_t = Auth::Cephx)]
     pub(crate) auth: Auth,
-    /// Runs the daemons in a network namespace of their own. DIR/link names the interface that leads there:
-    /// the way is cut with `ip link set NAME down`.
+    /// Runs the daemons in their own network namespace. DIR/link names the interface that leads to it:
+    /// cut it with `ip link set NAME down`.
     #[arg(long)]
     pub(crate) apart: bool,
 }
@@ -85,7 +85,7 @@ pub(crate) enum Store {
 }
 
 impl Store {
-    /// As `osd objectstore` has it.
+    /// The name in `osd objectstore`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Memstore => "memstore",
@@ -104,7 +104,7 @@ pub(crate) enum Release {
 }
 
 impl Release {
-    /// The version that is installed.
+    /// The installed version.
     pub(crate) fn version(self) -> &'static str {
         match self {
             Self::Pacific => "16.2.15",
@@ -152,8 +152,8 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Makes a cluster in `dir`, which must not hold one, and waits until it serves a pool `p` of 32
-    /// placement groups.
+    /// Creates a cluster in `dir`, which must not contain one, and waits until it serves a pool `p` of
+    /// 32 placement groups.
     pub(crate) fn up(dir: &Path, options: &UpOptions) -> Result<Self> {
         if dir.join("root").exists() {
             return Err(format!("{} already holds a cluster", dir.display()).into());
@@ -168,7 +168,7 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// The cluster that `dir` holds.
+    /// Returns the cluster in `dir`.
     pub(crate) fn of(dir: &Path) -> Result<Self> {
         let root = fs::read_to_string(dir.join("root"))
             .map_err(|_| format!("{} holds no cluster", dir.display()))?;
@@ -176,8 +176,8 @@ impl Cluster {
         Ok(Self { dir: dir.to_owned(), root: Root::at(PathBuf::from(root)), link })
     }
 
-    /// `DIR/exec PROGRAM ARGUMENTS` runs a program of the cluster's release where its daemons run, told of
-    /// the cluster.
+    /// Writes `DIR/exec`: `DIR/exec PROGRAM ARGUMENTS` runs a program of the cluster's release in the
+    /// daemons' environment, with the cluster's configuration.
     fn write_exec(&self) -> Result<()> {
         if let Some(link) = &self.link {
             fs::write(self.dir.join("link"), link.name())?;
@@ -195,26 +195,26 @@ impl Cluster {
         self.dir.join("ceph.conf")
     }
 
-    /// A program of the cluster's release, told of the cluster.
+    /// Returns a command for a program of the cluster's release, with the cluster's configuration.
     pub(crate) fn program(&self, name: &str) -> std::process::Command {
         let mut command = std::process::Command::new("sh");
         command.arg(self.dir.join("exec")).arg(name);
         command
     }
 
-    /// The process id of a daemon.
+    /// Returns the process id of a daemon.
     pub(crate) fn pid(&self, daemon: &str) -> Result<u32> {
         let file = self.dir.join("run").join(format!("{daemon}.pid"));
         let text = fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
         Ok(text.trim().parse()?)
     }
 
-    /// Lets the daemons run on after this value is gone.
+    /// Lets the daemons continue after this value is gone.
     pub(crate) fn keep(self) {
         std::mem::forget(self);
     }
 
-    /// Stops the daemons and removes what they wrote.
+    /// Stops the daemons and removes their files.
     pub(crate) fn down(self) -> Result<()> {
         self.stop();
         std::thread::sleep(Duration::from_millis(300));
@@ -231,7 +231,7 @@ impl Cluster {
         let names = files.flatten().filter_map(|f| f.file_name().into_string().ok());
         for daemon in names.filter_map(|name| name.strip_suffix(".pid").map(str::to_owned)) {
             if let Ok(pid) = self.pid(&daemon) {
-                // SAFETY: kill takes two numbers and touches no memory of ours.
+                // SAFETY: kill takes two numbers and accesses no memory of this process.
                 unsafe { libc::kill(pid.cast_signed(), libc::SIGTERM) };
             }
         }
@@ -286,10 +286,10 @@ impl Cluster {
         self.quiet("ceph-osd", &["-i", &id])
     }
 
-    /// Has an OSD end as it ends in order, and starts it again; nothing is left in its caches.
+    /// Ends an OSD in an orderly way, and starts it again with empty caches.
     pub(crate) fn restart_osd(&self, osd: u32) -> Result<()> {
         let pid = self.pid(&format!("osd.{osd}"))?;
-        // SAFETY: kill takes two numbers and touches no memory of ours.
+        // SAFETY: kill takes two numbers and accesses no memory of this process.
         unsafe { libc::kill(pid.cast_signed(), libc::SIGTERM) };
         let deadline = Instant::now() + UP_MAX;
         while Path::new(&format!("/proc/{pid}")).exists() {
@@ -299,7 +299,7 @@ impl Cluster {
             std::thread::sleep(Duration::from_millis(100));
         }
         let id = osd.to_string();
-        // It may have gone without saying so.
+        // The OSD may have ended without telling the monitors.
         self.quiet("ceph", &["osd", "down", &id])?;
         self.quiet("ceph-osd", &["-i", &id])?;
         self.wait_for("OSD up again", &["osd", "stat", "-f", "json"], |text| {
@@ -365,7 +365,7 @@ impl Drop for Cluster {
     }
 }
 
-/// Where a new monitor listens, as `mon host` has it.
+/// Returns the addresses of a new monitor, in the form of `mon host`.
 fn mon_addrs(ip: Ipv4Addr) -> Result<String> {
     Ok(format!("[v2:{ip}:{},v1:{ip}:{}]", free_port()?, free_port()?))
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask test [PART [NAME]]`: everything that can be tested, in one command, or a part of it.
+//! `cargo xtask test [PART [NAME]]`: runs all tests, or a part of them.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,15 +15,15 @@ use crate::stock::{Cluster, NoLink, Release, Store, UpOptions};
 use crate::suites::{self, Choice};
 use crate::{tidy, watched};
 
-/// Crates that may have model checks: `tests/loom.rs`, empty without `--cfg loom`.
+/// The crates that may have model checks: `tests/loom.rs`, which is empty without `--cfg loom`.
 const LOOM_CRATES: [&str; 4] = ["cache", "lane", "lockstat", "logring"];
 
-/// Simulated disks that lose power or fail: those of the disk store's tests take half a minute with two
-/// cores.
+/// The number of simulated disks that lose power or fail: the disk store's tests take half a minute with
+/// it on two cores.
 const STORE_SEEDS: &str = "350";
 
-/// Modelled clusters that do to the client whatever their seeds say: three quarters of a minute with two
-/// cores.
+/// The number of modelled clusters, whose behaviour is chosen by their seeds: three quarters of a minute
+/// on two cores.
 const CLIENT_SEEDS: &str = "1500";
 
 /// What a test that this machine cannot run says on standard error, before the reason.
@@ -44,20 +44,19 @@ struct Totals {
     found: Vec<String>,
 }
 
-/// What `cargo xtask test` takes.
+/// The arguments of `cargo xtask test`.
 #[derive(clap::Args, Default)]
 pub(crate) struct Options {
-    /// Only this part.
+    /// Runs only this part.
     #[arg(value_enum)]
     part: Option<Part>,
-    /// Only tests, or of the suites those programs, that have this in their names.
+    /// Runs only tests, or suite programs, whose names contain this.
     #[arg(requires = "part")]
     name: Option<String>,
-    /// Also has the programs and clusters of Ceph 18.2 and 20.2 tested, which debootstrap fetches the first
-    /// time.
+    /// Also tests against Ceph 18.2 and 20.2, which debootstrap fetches the first time.
     #[arg(long)]
     all_releases: bool,
-    /// Of the suites, only those that take a few minutes.
+    /// Runs only the suites that take a few minutes.
     #[arg(long)]
     quick: bool,
     /// Writes docs/compatibility.md from the list of suites, stock's names and the sources, and runs nothing.
@@ -65,18 +64,18 @@ pub(crate) struct Options {
     write_page: bool,
 }
 
-/// What can be tested by itself.
+/// A part of the tests that can run by itself.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
     /// Unit and property tests.
     Unit,
     /// Loom models.
     Loom,
-    /// What is tested against one stock cluster.
+    /// Tests against one stock cluster.
     Stock,
-    /// What is tested against three monitors and three OSDs.
+    /// Tests against three monitors and three OSDs.
     Chaos,
-    /// Ceph's own test programs against our server.
+    /// Ceph's own test programs against Loligo's server.
     Suites,
 }
 
@@ -131,7 +130,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
 struct Against {
     what: &'static str,
     part: Part,
-    /// Whether only `--all-releases` asks for it.
+    /// Runs only with `--all-releases`.
     is_other_release: bool,
     cluster: fn() -> Result<Cluster>,
     command: fn(&Cluster) -> Result<Command>,
@@ -195,8 +194,8 @@ fn units(options: &Options) -> Command {
     units
 }
 
-/// Loom models, in a target folder of their own: the flag would make cargo build everything anew, back and
-/// forth.
+/// The loom models. They have a target folder of their own: otherwise cargo would rebuild everything
+/// whenever the flag changes.
 fn loom() -> Command {
     let mut command = cargo();
     command.args(["test", "--release", "--test", "loom", "--target-dir", "target/loom"]);
@@ -211,13 +210,14 @@ fn models_of(name: &str) -> PathBuf {
     workspace().join(tidy::folder_of(name).unwrap_or("crates")).join("tests/loom.rs")
 }
 
-/// The ignored tests, told where the cluster and the program are, which has been built with the tests.
+/// The ignored tests, with environment variables for the cluster and for the program, which has been
+/// built with the tests.
 fn interop(cluster: &Cluster) -> Result<Command> {
     let mut command = cargo();
-    // One test at a time in each binary: several restart servers or count what a pool holds.
+    // One test at a time in each binary: several restart servers or count the contents of a pool.
     command.args(["test", "--workspace", "--no-fail-fast", "--", "--ignored", "--test-threads=1"]);
     command.args(["--skip", THREE_OSDS]);
-    // The first is what Ceph's own programs read, and tests that stand in for one.
+    // Ceph's own programs, and tests that replace one, read CEPH_CONF.
     command
         .env("CEPH_CONF", cluster.conf())
         .env("LOLIGO_STOCK_CONF", cluster.conf())
@@ -226,11 +226,11 @@ fn interop(cluster: &Cluster) -> Result<Command> {
     Ok(command)
 }
 
-/// What the tests that need three OSDs have in their names.
+/// The part of their names that marks tests for three OSDs.
 const THREE_OSDS: &str = "in_chaos";
 
-/// The ignored tests that need three OSDs. Of the whole workspace, or cargo would build much of it anew for
-/// one package.
+/// The ignored tests that need three OSDs. Tests the whole workspace: for a single package cargo would
+/// rebuild much of it.
 fn chaos(cluster: &Cluster) -> Result<Command> {
     let mut command = cargo();
     command.args(["test", "--workspace", "--test", "chaos", "--", "--ignored", "--nocapture"]);
@@ -238,7 +238,7 @@ fn chaos(cluster: &Cluster) -> Result<Command> {
     Ok(command)
 }
 
-/// What programs and clusters of another release can show.
+/// The tests of programs and clusters of another release.
 fn releases(cluster: &Cluster) -> Result<Command> {
     let mut command = cargo();
     command.args(["test", "--workspace", "--test", "releases", "--", "--ignored", "--test-threads=1"]);
@@ -246,7 +246,7 @@ fn releases(cluster: &Cluster) -> Result<Command> {
     Ok(command)
 }
 
-/// A cluster of Ceph 16.2 in a temporary directory.
+/// Starts a cluster of Ceph 16.2 in a temporary directory.
 pub(crate) fn stock_cluster() -> Result<Cluster> {
     cluster_of(Release::Pacific)
 }
@@ -255,8 +255,8 @@ fn cluster_of(release: Release) -> Result<Cluster> {
     Cluster::up(&dir_of(release, "one"), &UpOptions { release, ..UpOptions::default() })
 }
 
-/// A cluster that can lose what it consists of: OSDs that keep what they acknowledged, and, where that can be
-/// made, a network of its own.
+/// Starts a cluster whose parts can fail: its OSDs keep acknowledged data, and, if possible, it has a
+/// network of its own.
 pub(crate) fn chaos_cluster(release: Release) -> Result<Cluster> {
     let options = UpOptions { release, osds: 3, mons: 3, store: Store::Bluestore, ..UpOptions::default() };
     let dir = dir_of(release, "three");
@@ -275,8 +275,8 @@ fn dir_of(release: Release, what: &str) -> PathBuf {
 }
 
 impl Totals {
-    /// Runs a test command, shows what it prints and adds up its results; a test program that hangs is one
-    /// that fails. A command that fails without a failed test (a build error) ends everything.
+    /// Runs a test command, shows its output and adds up its results; a test program that hangs counts
+    /// as failed. If the command fails without a failed test (a build error), this is an error.
     fn cargo_test(&mut self, command: &mut Command, what: &str) -> Result<()> {
         println!("== {what}");
         let begun = Instant::now();
@@ -301,8 +301,8 @@ impl Totals {
         }
     }
 
-    /// Runs the quick ones of Ceph's own test programs. A machine on which the release cannot be installed
-    /// goes without.
+    /// Runs the quick ones of Ceph's own test programs. If the release cannot be installed on this
+    /// machine, they are skipped.
     fn quick_suites(&mut self) {
         let choice = Choice { release: Release::Reef, name: None, is_quick: true };
         if let Err(why) = self.try_suites(&choice) {

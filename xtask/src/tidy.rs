@@ -1,4 +1,4 @@
-//! The project's own rules, as far as a program can check them.
+//! The project's own rules that a program can check.
 
 use std::fs;
 use std::path::Path;
@@ -38,7 +38,8 @@ const FLOORS: [(&str, u32); 28] = [
     ("xtask", 11),
 ];
 
-/// The groups of crates, from below: a crate knows only crates of its own group and of lower ones.
+/// The groups of crates, from the lowest: a crate may depend only on crates of its own group and of
+/// lower ones.
 const GROUPS: [(&str, u32); 6] = [
     ("crates/base/", 0),
     ("crates/proto/", 1),
@@ -48,7 +49,7 @@ const GROUPS: [(&str, u32); 6] = [
     ("crates/apps/", 4),
 ];
 
-/// Where a crate lies, below the workspace; nothing if there is none of this name.
+/// Returns the folder of a crate, relative to the workspace; none if there is no such crate.
 pub(crate) fn folder_of(name: &str) -> Option<&'static str> {
     FLOORS.iter().map(|(folder, _)| *folder).find(|folder| name_of(folder) == name)
 }
@@ -74,7 +75,7 @@ const PEER_BYTES: [&str; 7] = [
 ];
 
 const LINES_MAX: usize = 1200;
-/// As wide as code (`rustfmt.toml`).
+/// The width of code (`rustfmt.toml`).
 const COLUMNS_MAX: usize = 110;
 
 pub(crate) fn run() -> Result<()> {
@@ -93,7 +94,8 @@ pub(crate) fn run() -> Result<()> {
     if found.is_empty() { Ok(()) } else { Err(format!("rules broken:\n  {}", found.join("\n  ")).into()) }
 }
 
-/// Lines that name the folder in which this clone lies: they are of no use in any other.
+/// Returns the lines that contain the path of the folder of this clone: they are of no use on other
+/// machines.
 fn machine_paths() -> Result<Vec<String>> {
     let Some(above) = workspace().parent().filter(|above| above.parent().is_some()).map(Path::to_owned)
     else {
@@ -101,12 +103,13 @@ fn machine_paths() -> Result<Vec<String>> {
     };
     let mut grep = std::process::Command::new("git");
     grep.args(["grep", "-nIF", "-e"]).arg(format!("{}/", above.display())).current_dir(workspace());
-    // Nothing found is exit status 1, so the status says nothing.
+    // If nothing is found, the exit status is 1, so the status is not checked.
     let hits = String::from_utf8_lossy(&grep.output()?.stdout).into_owned();
     Ok(hits.lines().map(|line| format!("a path of this machine: {line}")).collect())
 }
 
-/// Every file says what it is, and comments are as wide as code: what is wider is read by scrolling.
+/// Checks that the file begins with a description, and that comments are no wider than code: wider ones
+/// need scrolling.
 fn check_comments(file: &str, text: &str, found: &mut Vec<String>) {
     if !text.starts_with("//!") {
         found.push(format!("{file}: no `//!` in the first line says what the file is"));
@@ -170,7 +173,7 @@ fn may_know(folder: &str, other: &str) -> bool {
     let group = |folder: &str| GROUPS.into_iter().find(|(group, _)| folder.starts_with(group));
     match (group(folder), group(other)) {
         (Some((own, rank)), Some((others, others_rank))) => own == others || others_rank < rank,
-        // What is for tests and developers only.
+        // Packages only for tests and developers.
         (None, _) => true,
         (Some(_), None) => false,
     }

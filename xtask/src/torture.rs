@@ -1,5 +1,5 @@
-//! `cargo xtask torture`: the tests that prove that nothing acknowledged is lost and nothing answered
-//! wrongly, for long.
+//! `cargo xtask torture`: long runs of the tests that prove that no acknowledged data is lost and no
+//! reply is wrong.
 
 use crate::process::{cargo, succeed, workspace};
 use crate::stock::{Cluster, Release};
@@ -7,49 +7,47 @@ use crate::suites::{self, Choice};
 use crate::test::{chaos_cluster, stock_cluster};
 use crate::{Result, fuzzing};
 
-/// Steps of one random script: many scripts find more than a long one, and are sooner made shorter.
+/// Steps of one random script: many scripts find more than a long one, and are minimised faster.
 const SCRIPT_STEPS: u64 = 5000;
 
-/// How many times as long as alone the slowest in a hundred of an honest client's small reads may take beside
-/// attackers.
+/// The maximum ratio of an honest client's p99 latency for small reads with attackers to that without.
 const SIEGE_RATIO: &str = "10";
 
-/// What `cargo xtask torture` takes.
+/// The arguments of `cargo xtask torture`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// How often the server is killed.
     #[arg(long, default_value_t = 200)]
     kills: u64,
-    /// How often the power of a server's disk fails, where FUSE can be mounted.
+    /// How often the power of a server's disk fails, if FUSE can be mounted.
     #[arg(long, default_value_t = 200)]
     cuts: u64,
-    /// For how long a server is attacked in all known ways at once, beside clients that verify; in seconds.
+    /// Seconds for which a server is attacked in all known ways, beside clients that verify.
     #[arg(long, default_value_t = 600)]
     siege: u64,
-    /// Simulated disks whose power is cut, or which fail.
+    /// Number of simulated disks whose power is cut, or which fail.
     #[arg(long, default_value_t = 10_000)]
     disks: u64,
-    /// Modelled clusters that do to the client whatever their seeds say.
+    /// Number of modelled clusters, whose behaviour is chosen by their seeds.
     #[arg(long, default_value_t = 100_000)]
     clusters: u64,
-    /// For how long a client works at full load, and must not grow; in seconds.
+    /// Seconds for which a client works at full load, and must not grow.
     #[arg(long, default_value_t = 600)]
     endurance: u64,
-    /// For how long everything happens to a stock cluster of three monitors and three OSDs under a client; in
-    /// seconds.
+    /// Seconds of faults in a stock cluster of three monitors and three OSDs with a client.
     #[arg(long, default_value_t = 1800)]
     chaos: u64,
-    /// For how long 64 stock clients are at a server, while they and the server are killed; in seconds.
+    /// Seconds for which 64 stock clients use a server, while they and the server are killed.
     #[arg(long, default_value_t = 600)]
     crowd: u64,
-    /// Steps of random scripts that are executed on a stock cluster as well, of each of three kinds.
+    /// Steps of random scripts that also run on a stock cluster, for each of three kinds.
     #[arg(long, default_value_t = 200_000)]
     steps: u64,
-    /// How often Ceph's random models run against the server, all of them with each store.
+    /// How often Ceph's random models run against the server, each with every store.
     #[arg(long, default_value_t = 20)]
     models: u64,
-    /// How often gateways are stopped for longer than a cluster remembers their watches, while stock clients
-    /// take the locks of their images.
+    /// How often gateways are stopped until their watches expire, while stock clients take the locks of
+    /// their images.
     #[arg(long, default_value_t = 10)]
     gateway_stops: u64,
     /// For how long each fuzz target runs, in seconds.
@@ -128,7 +126,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         cluster.down()?;
     }
     if options.crowd > 0 || options.steps > 0 || options.gateway_stops > 0 {
-        // With it come the stock programs.
+        // This also installs the stock programs.
         let cluster = stock_cluster()?;
         if options.crowd > 0 {
             println!("== 64 stock clients for {} s", options.crowd);
@@ -171,7 +169,7 @@ fn gateways(options: &Options, cluster: &Cluster) -> Result<()> {
     stopping.args(["test", "--release", "--package", "loligo", "--test", "nbd_blocklist", "--"]);
     stopping.args(["--ignored", "--nocapture", "a_gateway_that_was_stopped"]);
     stopping.env("CEPH_CONF", cluster.conf()).env("LOLIGO_STOCK_CONF", cluster.conf());
-    // The seed 1 is that of the ordinary tests, which always wait equally long.
+    // The ordinary tests have the seed 1, with which they always wait equally long.
     stopping.env("LOLIGO_GATEWAY_SEED", (options.seed + 1).to_string());
     succeed(stopping.env("LOLIGO_GATEWAY_STOPS", options.gateway_stops.to_string()))
 }

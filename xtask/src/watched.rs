@@ -1,4 +1,4 @@
-//! Runs test commands whose test programs may hang.
+//! Runs test commands, and kills test programs that hang.
 
 use std::io::{ErrorKind, PipeReader, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
@@ -7,20 +7,19 @@ use std::time::Duration;
 
 use crate::Result;
 
-/// A test program that says nothing for this long hangs: tests that take minutes say what they are at, and
-/// while something is compiled cargo has no child but compilers.
+/// A test program that prints nothing for this time hangs: tests that take minutes print their progress.
+/// During compilation cargo has no children but compilers.
 const SILENCE: Duration = Duration::from_secs(600);
 
 /// How a watched command ended.
 pub(crate) struct Ended {
     pub(crate) is_success: bool,
-    /// Test programs that were killed because they hung.
+    /// The number of test programs that were killed because they hung.
     pub(crate) hung: u64,
 }
 
-/// Runs a command of cargo's to its end, shows what it prints as it comes, so that the name of a test that
-/// hangs is seen, and gives each whole line to `line`. A test program that hangs is killed, and said to have
-/// been.
+/// Runs a cargo command to its end. Shows its output at once, so that the name of a hanging test is
+/// visible, and passes each whole line to `line`. Kills and reports test programs that hang.
 pub(crate) fn run(command: &mut Command, line: impl FnMut(&str)) -> Result<Ended> {
     run_with(command, SILENCE, line)
 }
@@ -74,7 +73,8 @@ fn readable(said: &PipeReader, limit: Duration) -> Result<bool> {
     }
 }
 
-/// Kills the children of cargo that are no compilers: test programs. Says which, and how many they were.
+/// Kills the children of cargo that are not compilers, that is, test programs. Prints their names, and
+/// returns their number.
 fn kill_tests(cargo: &Child) -> u64 {
     let mut killed = 0;
     for (pid, name) in children(cargo.id()) {
@@ -82,8 +82,8 @@ fn kill_tests(cargo: &Child) -> u64 {
             continue;
         }
         println!("\n{name} (process {pid}) has said nothing for too long and is killed");
-        // SAFETY: a signal to a process that cargo has not waited for: it is cargo's child still, or was a
-        // moment ago.
+        // SAFETY: sends a signal to a process for which cargo has not waited: it is cargo's child, or
+        // was a moment ago.
         unsafe { libc::kill(pid, libc::SIGKILL) };
         killed += 1;
     }
@@ -104,7 +104,7 @@ fn child_of(parent: u32, stat: &str) -> Option<(libc::pid_t, String)> {
     (of == parent).then_some((pid.parse().ok()?, name.to_owned()))
 }
 
-/// Puts pieces together to lines.
+/// Joins pieces of output to lines.
 #[derive(Default)]
 struct Lines {
     rest: Vec<u8>,

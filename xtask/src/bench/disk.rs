@@ -1,5 +1,5 @@
-//! What only stores on disk are asked: what a write costs beside the disk's own, how many bytes they write
-//! for a byte, and how late the latest writes are under a mixed load.
+//! Measurements for stores on disk: the cost of a write compared with the disk's own, the bytes written
+//! per byte, and the highest write latencies under a mixed load.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -15,16 +15,16 @@ use super::measure::median;
 use super::programs::{FioRun, fio};
 use super::sides::{Client, Our, Run, Server, Workload};
 
-/// What a write of 4 KiB with O_DIRECT and O_DSYNC takes over blocks that were written before, µs: the median
-/// of 2,000.
+/// Returns the time in µs of a 4 KiB write with O_DIRECT and O_DSYNC over blocks that were written
+/// before: the median of 2,000.
 pub(super) fn own_write_us(dir: &Path) -> Result<f64> {
     const BLOCK: usize = 4096;
     const BLOCKS: u64 = 2_000;
     let path = dir.join("own-writes");
-    // Direct I/O wants a block that begins at a multiple of its size.
+    // Direct I/O needs a block that is aligned to its size.
     let room = vec![0u8; 2 * BLOCK];
     let block = &room[room.as_ptr().align_offset(BLOCK)..][..BLOCK];
-    // As a journal is: its blocks are there before they are written.
+    // As in a journal, the blocks exist before they are written.
     std::fs::write(&path, vec![0u8; BLOCK * BLOCKS as usize])?;
     File::open(&path)?.sync_all()?;
     let file = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT | libc::O_DSYNC).open(&path)?;
@@ -38,7 +38,7 @@ pub(super) fn own_write_us(dir: &Path) -> Result<f64> {
     Ok(median(took_us.into_iter()))
 }
 
-/// What the disk gives in pieces of 4 MiB, 16 at once, without anybody's help.
+/// The throughput of the disk itself, in pieces of 4 MiB, 16 at a time.
 #[derive(Clone, Copy)]
 pub(super) struct OwnLarge {
     pub(super) name: &'static str,
@@ -46,8 +46,8 @@ pub(super) struct OwnLarge {
 }
 
 impl OwnLarge {
-    /// Writes each piece of a file once, or reads it, with O_DIRECT, and syncs it in the end. The blocks were
-    /// written before.
+    /// Writes or reads each piece of a file once, with O_DIRECT, and finally syncs the file. Its blocks
+    /// were written before.
     pub(super) fn measure(dir: &Path, name: &'static str, writes: bool) -> Result<Self> {
         const PIECE: usize = 4 << 20;
         const PIECES: usize = 256;
@@ -91,10 +91,10 @@ impl OwnLarge {
     }
 }
 
-/// How much a server wrote to the disk for what it was given.
+/// The bytes that a server writes to the disk per byte it is given.
 #[derive(Clone, Copy)]
 pub(super) enum Written {
-    /// Blocks of 4 KiB, in random order, of objects of 4 MiB (fio).
+    /// Blocks of 4 KiB, in random order, in objects of 4 MiB (fio).
     Random4KiB,
     /// Whole objects of 4 MiB.
     Whole4MiB,
@@ -110,8 +110,8 @@ impl Written {
         }
     }
 
-    /// Bytes that went to the device for each that was accepted, from before the first to when the server has
-    /// ended and all is synced. Whatever else writes to the device is counted with it.
+    /// Returns the bytes written to the device per accepted byte, from before the first write until the
+    /// server has ended and everything is synced. Other writes to the device are counted too.
     pub(super) fn run(
         self,
         server: Server,
@@ -123,7 +123,7 @@ impl Written {
         let serve = our.serve(server, dir)?;
         let conf = serve.as_ref().map_or_else(|| stock.conf(), |serve| serve.conf.clone());
         if let Self::Random4KiB = self {
-            // What is overwritten was there before.
+            // The blocks must exist before they are overwritten.
             output_of(&mut fio(&conf, "write", 3))?;
         }
         output_of(&mut Command::new("sync"))?;
@@ -152,8 +152,8 @@ impl Written {
     }
 }
 
-/// Bytes written to the device of a file system since the machine started (`Documentation/block/stat.rst`,
-/// field 7).
+/// Returns the bytes written to the device of a file system since the machine started
+/// (`Documentation/block/stat.rst`, field 7).
 fn written_to_device(dir: &Path) -> Result<f64> {
     const SECTOR: f64 = 512.0;
     let device = std::fs::metadata(dir)?.dev();
@@ -163,7 +163,7 @@ fn written_to_device(dir: &Path) -> Result<f64> {
     Ok(sectors.ok_or_else(|| format!("{path} holds {text:?}"))? * SECTOR)
 }
 
-/// Writes among as many reads of 4 KiB, 64 in flight.
+/// Writes of 4 KiB mixed with the same number of reads, 64 in flight.
 #[derive(Clone, Copy)]
 pub(super) struct Mixed {
     pub(super) writes_per_s: f64,

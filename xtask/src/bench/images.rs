@@ -1,5 +1,5 @@
-//! Images: `rbd bench` beside `loligo rbd bench`, and images over NBD from a gateway of ours, driven by fio;
-//! and many images in one gateway beside one.
+//! Measures images: `rbd bench` and `loligo rbd bench`; images over NBD from a gateway of Loligo, driven
+//! by fio; and many images in one gateway compared with one.
 
 use std::fmt::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -17,14 +17,14 @@ use super::nbd::Gateway;
 use super::programs::{self, FioRun, RBD_BYTES_A_SECOND, RBD_THREADS};
 use super::sides::{Client, Our, POOL, Server};
 
-/// Random I/Os of 4 KiB, 64 under way.
+/// Random I/Os of 4 KiB, 64 in flight.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum ImageLoad {
     Write,
     Read,
 }
 
-/// Who does them on whose server. The first is what ratios are to.
+/// The ways and servers. Ratios are to the first.
 pub(super) const SIDES: [(Way, Server); SIDES_COUNT] = [
     (Way::Native(Client::Stock), Server::Stock),
     (Way::Native(Client::Loligo), Server::Stock),
@@ -35,14 +35,14 @@ pub(super) const SIDES: [(Way, Server); SIDES_COUNT] = [
 
 pub(super) const SIDES_COUNT: usize = 5;
 
-/// How an image is come at.
+/// The way to access an image.
 #[derive(Clone, Copy)]
 pub(super) enum Way {
     /// `rbd bench` and `loligo rbd bench`.
     Native(Client),
-    /// fio over `loligo nbd serve`, whose CPU counts as the client's; fio's own does not.
+    /// fio over `loligo nbd serve`. The gateway's CPU time counts as the client's; fio's own does not.
     Nbd,
-    /// The same with a cache for the whole image.
+    /// The same, with a cache for the whole image.
     CachedNbd,
 }
 
@@ -66,7 +66,7 @@ impl ImageLoad {
         }
     }
 
-    /// An image is written to as it was made, and read when it has been read before.
+    /// An image is written as it was created, and read after it has been read before.
     fn warmth(self) -> Warmth {
         if self == Self::Write { Warmth::Cold } else { Warmth::Warm }
     }
@@ -111,7 +111,7 @@ impl ImageLoad {
     }
 
     fn native(self, client: Client, loligo: &Path, conf: &Path, pid: u32, seconds: u32) -> Result<Figures> {
-        // Ours is several times as fast, and measured for about as long.
+        // Loligo's program is several times as fast, and measured for about as long.
         let (times, mut command) = match client {
             Client::Stock => (1, Command::new("rbd")),
             Client::Loligo => (4, Command::new(loligo)),
@@ -137,28 +137,28 @@ impl ImageLoad {
     }
 }
 
-/// A gateway of ours and its images.
+/// A gateway of Loligo and its images.
 struct OverNbd<'a> {
     program: &'a Path,
     conf: &'a Path,
     server_pid: u32,
     dir: &'a Path,
     images: &'a [String],
-    /// How large a cache each image has.
+    /// The size of each image's cache.
     cache: Option<&'a str>,
 }
 
-/// What a run begins with.
+/// The state of the image at the beginning of a run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Warmth {
-    /// What there is.
+    /// The image is used as it is.
     Cold,
-    /// All of the image has been read, and the same load has run before.
+    /// The whole image has been read, and the same load has run before.
     Warm,
 }
 
 impl OverNbd<'_> {
-    /// All images at once, each by a job of its own with 64 I/Os in flight.
+    /// Runs the load on all images at once, each with a job of its own with 64 I/Os in flight.
     fn run(&self, load: ImageLoad, warmth: Warmth, seconds: u32) -> Result<Figures> {
         if !installed("fio") {
             return Err("fio must be installed for this row".into());
@@ -208,7 +208,7 @@ impl OverNbd<'_> {
     }
 }
 
-/// The sides of a row.
+/// Formats the sides of a row.
 pub(super) fn table(load: ImageLoad, figures: &[Figures; SIDES_COUNT]) -> String {
     let mut t = String::new();
     let names = SIDES.map(|(way, server)| format!("{way} on {server}"));
@@ -226,13 +226,13 @@ pub(super) fn json(load: ImageLoad, figures: &[Figures; SIDES_COUNT]) -> Value {
     json!({ "images": load.name(), "sides": sides })
 }
 
-/// The row of many images.
+/// The name of the row of many images.
 pub(super) const TOGETHER: &str = "16 images together, 4 KiB random write";
 const IMAGES: usize = 16;
-/// MiB of all images, one or many: what is written to is as large, and there already.
+/// The total MiB of the images, one or many: both cases write to the same amount of existing data.
 const MIB_TOGETHER: usize = 1024;
 
-/// Makes an image all of which is written.
+/// Creates an image that is fully written.
 fn make_full(our: &Our<'_>, conf: &Path, image: &str, mib: usize) -> Result<()> {
     let (image, size) = (format!("{POOL}/{image}"), format!("{mib}M"));
     let rbd = |args: &[&str]| {
@@ -254,7 +254,7 @@ fn make_full(our: &Our<'_>, conf: &Path, image: &str, mib: usize) -> Result<()> 
     ])
 }
 
-/// One image alone, and many: those of one gateway on our server.
+/// The figures of one image alone, and of many images of one gateway, on Loligo's server.
 pub(super) struct Together([Figures; 2]);
 
 impl Together {

@@ -5,7 +5,8 @@ use std::process::{Command, Output};
 
 use crate::Result;
 
-/// The middle value; the mean of the two middle ones when their number is even; NaN of nothing.
+/// Returns the middle value, or the mean of the two middle ones if their number is even; NaN for no
+/// values.
 pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut sorted: Vec<f64> = values.collect();
     sorted.sort_by(f64::total_cmp);
@@ -16,14 +17,14 @@ pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
     }
 }
 
-/// CPU time that a running process has used, in microseconds (`/proc/PID/stat`, fields 14 and 15; 10 ms
-/// grain).
+/// Returns the CPU time that a running process has used, in microseconds (`/proc/PID/stat`, fields 14
+/// and 15; 10 ms granularity).
 pub(super) fn process_cpu_us(pid: u32) -> Result<f64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let after_name = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
     let ticks: u64 =
         after_name.split_whitespace().skip(11).take(2).filter_map(|f| f.parse::<u64>().ok()).sum();
-    // SAFETY: sysconf reads a constant and touches no memory of ours.
+    // SAFETY: sysconf returns a constant and accesses no memory of this process.
     let ticks_per_s = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
     Ok(ticks as f64 * 1e6 / ticks_per_s as f64)
 }
@@ -76,10 +77,10 @@ pub(super) fn run_counting_cpu(command: &mut Command) -> Result<(Output, f64)> {
     Ok((output, cpu_us))
 }
 
-/// CPU time of all children that have ended.
+/// Returns the CPU time of all children that have ended.
 fn children_cpu_us() -> f64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
-    // SAFETY: getrusage fills the struct it is given, and RUSAGE_CHILDREN cannot fail.
+    // SAFETY: getrusage fills the given struct, and RUSAGE_CHILDREN cannot fail.
     let usage = unsafe {
         libc::getrusage(libc::RUSAGE_CHILDREN, usage.as_mut_ptr());
         usage.assume_init()

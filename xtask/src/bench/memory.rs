@@ -1,4 +1,4 @@
-//! How soon `loligo serve` is ready, and how much memory it takes when idle.
+//! Measures how soon `loligo serve` is ready, and how much memory it takes when idle.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,13 +8,13 @@ use crate::Result;
 use super::measure::{median, resident_mib};
 use super::sides::Serve;
 
-/// Medians over some starts.
+/// The medians of several starts.
 pub(super) struct Startup {
-    /// From the start of the process to its ready line, as seen from outside.
+    /// The time from the start of the process to its ready line, measured from outside.
     pub(super) ready_ms: f64,
-    /// The same as the server itself says.
+    /// The same time as reported by the server itself.
     pub(super) said_ms: f64,
-    /// Resident memory one second after.
+    /// The resident memory one second later.
     pub(super) idle_mib: f64,
 }
 

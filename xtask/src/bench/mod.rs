@@ -1,9 +1,9 @@
-//! `cargo xtask bench`: stock Ceph and Loligo side by side, in one run, on one machine.
+//! `cargo xtask bench`: measures stock Ceph and Loligo side by side, in one run, on one machine.
 //!
-//! Each workload is run in rounds; within a round the sides alternate, so that a machine that slows down
-//! slows down for all. A figure is the median of its rounds, a ratio the quotient of two medians. CPU is read
-//! from `/proc` for servers and from the finished child for clients: what the programs used, not what they
-//! say they used.
+//! Each workload runs in rounds. Within a round the sides alternate, so that a machine that slows down
+//! does so for all. A figure is the median of its rounds; a ratio is the quotient of two medians. CPU
+//! time is measured, not reported by the programs: it is read from `/proc` for servers and from the
+//! finished child for clients.
 
 mod disk;
 mod figures;
@@ -34,27 +34,27 @@ use report::Report;
 use sides::{Client, Our, Server, Workload};
 use transfers::{Rate, Transfer};
 
-/// What `cargo xtask bench` takes.
+/// The arguments of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Seconds for each run of a workload.
     #[arg(long, default_value_t = 4)]
     seconds: u32,
-    /// Rounds; each figure is their median.
+    /// Number of rounds; each figure is their median.
     #[arg(long, default_value_t = 3)]
     rounds: usize,
-    /// Only workloads whose name contains this.
+    /// Runs only workloads whose name contains this.
     #[arg(long)]
     only: Option<String>,
-    /// The stock OSD's store; with one on disk ours is on disk, too.
+    /// The stock OSD's store; if it is on disk, so is Loligo's.
     #[arg(long, value_enum, default_value_t = Store::Memstore)]
     store: Store,
-    /// Where the figures go as JSON.
+    /// The file for the figures as JSON.
     #[arg(long, default_value = "target/bench.json")]
     json: PathBuf,
 }
 
-/// Which client runs against which server: the four corners of the comparison.
+/// The pairs of client and server that are compared.
 const PAIRS: [(Client, Server); 4] = [
     (Client::Stock, Server::Stock),
     (Client::Loligo, Server::Loligo),
@@ -62,7 +62,7 @@ const PAIRS: [(Client, Server); 4] = [
     (Client::Loligo, Server::Stock),
 ];
 
-/// Whose server a stock program runs against.
+/// The servers for a stock program.
 const SERVERS: [(Client, Server); 2] = [(Client::Stock, Server::Stock), (Client::Stock, Server::Loligo)];
 
 pub(crate) fn run(options: &Options) -> Result<()> {
@@ -82,7 +82,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     measured
 }
 
-/// One run of all that is wanted.
+/// One run of all chosen measurements.
 struct Bench<'a> {
     options: &'a Options,
     our: Our<'a>,
@@ -180,7 +180,7 @@ impl Bench<'_> {
         Ok(())
     }
 
-    /// Runs all pairs in turn, as often as there are rounds.
+    /// Runs all pairs in turn, in each round.
     fn rounds<T, C: Copy + fmt::Display, const N: usize>(
         &self,
         name: &str,
@@ -189,8 +189,8 @@ impl Bench<'_> {
     ) -> Result<[Vec<T>; N]> {
         let mut rounds = [(); N].map(|()| Vec::new());
         for round in 0..self.options.rounds {
-            // A new one each time: a memstore that has removed many objects miscounts its free space and says
-            // it is full.
+            // A new cluster each time: a memstore that has removed many objects miscounts its free space
+            // and reports that it is full.
             let up = UpOptions { store: self.options.store, ..UpOptions::default() };
             let stock = Cluster::up(&self.dir.join(format!("stock.{round}")), &up)?;
             for (pair, figures) in pairs.into_iter().zip(&mut rounds) {
@@ -207,13 +207,13 @@ fn wanted(options: &Options, name: &str) -> bool {
     options.only.as_deref().is_none_or(|word| name.contains(word))
 }
 
-/// The optimised program.
+/// Builds the optimised program.
 fn build_release() -> Result<PathBuf> {
     succeed(cargo().args(["build", "--release", "--package", "loligo"]))?;
     Ok(workspace().join("target/release/loligo"))
 }
 
-/// Such as `ceph version 16.2.15`.
+/// Returns for example `ceph version 16.2.15`.
 fn release() -> Result<String> {
     let text = output_of(Command::new("ceph-osd").arg("--version"))?;
     Ok(text.split_whitespace().take(3).collect::<Vec<_>>().join(" "))

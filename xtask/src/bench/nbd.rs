@@ -1,5 +1,5 @@
-//! NBD servers of memory side by side: nbdkit's memory plugin, qemu-nbd on a file in memory, and ours; and
-//! what idle devices take.
+//! Compares NBD servers with data in memory: nbdkit's memory plugin, qemu-nbd on a file in memory, and
+//! Loligo's; and measures the cost of idle devices.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -17,24 +17,24 @@ use super::figures::{Figures, figure_rows, figures_json};
 use super::measure::{median, process_cpu_us, resident_mib, run_counting_cpu};
 use super::programs::FioRun;
 
-/// The row's name.
+/// The name of the row.
 pub(super) const NAME: &str = "nbd memory 4 KiB random write, 64 in flight";
 
-/// Devices of which nobody wants anything.
+/// The number of idle devices.
 const IDLE_DEVICES: usize = 500;
 
-/// How long a server is written to before it is measured: all of it, several times over.
+/// The seconds for which a server is written to before the measurement: all of it, several times.
 const WARM_UP_S: u32 = 2;
 
-/// How long a server may take to listen.
+/// The time that a server may take until it listens.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 const SERVERS: [&str; 3] = ["nbdkit memory", "qemu-nbd", "loligo nbd"];
 
-/// What was measured.
+/// The measurements.
 pub(super) struct Nbd {
     servers: [Figures; 3],
-    /// Resident memory and threads of a gateway with one device, and with many.
+    /// Resident memory and threads of a gateway with one idle device, and with many.
     idle: [(f64, f64); 2],
 }
 
@@ -81,7 +81,7 @@ impl Nbd {
     }
 }
 
-/// An NBD server, killed when it is dropped.
+/// An NBD server, killed when dropped.
 pub(super) struct Gateway(Child);
 
 impl Drop for Gateway {
@@ -92,7 +92,7 @@ impl Drop for Gateway {
 }
 
 impl Gateway {
-    /// Starts one, and waits until it listens.
+    /// Starts a server, and waits until it listens.
     pub(super) fn start(command: &mut Command, socket: &Path) -> Result<Self> {
         let _ = fs::remove_file(socket);
         let server = Self(command.stdout(Stdio::null()).spawn()?);
@@ -134,13 +134,13 @@ fn run(server: &str, loligo: &Path, dir: &Path, seconds: u32) -> Result<Figures>
     };
     let served = Gateway::start(&mut command, &socket)?;
     let pid = served.pid();
-    // What the first writes cost, for which the machine clears memory, is not what is measured.
+    // Excludes the cost of the first writes, for which the kernel clears memory.
     run_counting_cpu(&mut fio(&socket, WARM_UP_S))?;
     let before_us = process_cpu_us(pid)?;
     let (output, client_cpu_us) = run_counting_cpu(&mut fio(&socket, seconds))?;
     let server_cpu_us = process_cpu_us(pid)? - before_us;
     drop(served);
-    // Only one of the servers has it.
+    // The file exists only for one of the servers.
     let _ = fs::remove_file(&file);
     let of = FioRun::parse(&String::from_utf8_lossy(&output.stdout), "write")?;
     Ok(Figures {
@@ -161,7 +161,8 @@ fn fio(socket: &Path, seconds: u32) -> Command {
     c
 }
 
-/// Resident memory in MiB, and threads, of a gateway with so many devices, after a second.
+/// Returns the resident memory in MiB, and the threads, of a gateway with this number of devices, after
+/// a second.
 fn idle(loligo: &Path, dir: &Path, devices: usize) -> Result<(f64, f64)> {
     let (socket, config) = (dir.join("nbd.sock"), dir.join("nbd.toml"));
     let exports = (0..devices).map(|n| format!("[[export]]\nname = '{n}'\nspec = 'memory:1G'\n"));

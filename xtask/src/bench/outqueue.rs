@@ -1,5 +1,5 @@
-//! How long 1,000 threads wait for the lock of one connection's queue, against a connection with one mutex
-//! for everything: `loligo contend out-queue`, which runs both.
+//! Compares how long 1,000 threads wait for the lock of one connection's queue with a connection that
+//! has one mutex for everything: `loligo contend out-queue`, which runs both.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use crate::Result;
 use crate::process::output_of;
 
-/// The setting that is shown.
+/// The setting in the table.
 const SETTING: &str = "1000 threads";
 
-/// Medians of both forms.
+/// The medians of both forms.
 pub(super) struct OutQueue {
     before: Waits,
     after: Waits,

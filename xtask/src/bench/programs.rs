@@ -1,4 +1,4 @@
-//! What stock programs make of either server: fio's engine for objects, and `rbd bench`.
+//! Measures stock programs on both servers: fio's engine for objects, and `rbd bench`.
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ use super::figures::Figures;
 use super::measure::{process_cpu_us, run_counting_cpu};
 use super::sides::{Our, POOL, Server};
 
-/// A row of the table: what is run, by stock's program, on stock's server and on ours.
+/// A row of the table: a stock program, run on stock's server and on Loligo's.
 #[derive(Clone, Copy)]
 pub(super) struct Program {
     name: &'static str,
@@ -22,9 +22,9 @@ pub(super) struct Program {
 
 #[derive(Clone, Copy)]
 enum Kind {
-    /// fio's `rados` engine: random blocks of objects of 4 MiB; `rw` as fio has it.
+    /// fio's `rados` engine: random blocks in objects of 4 MiB; `rw` as in fio's options.
     Fio { rw: &'static str },
-    /// `rbd bench`, on an image of 1 GiB, with the cache of librbd that is its default.
+    /// `rbd bench`, on an image of 1 GiB, with librbd's default cache.
     Rbd { io_type: &'static str },
 }
 
@@ -39,7 +39,8 @@ impl Program {
         self.name
     }
 
-    /// Runs it once, for so many seconds (fio) or for so many bytes as take about as long (`rbd bench`).
+    /// Runs the program once, for `seconds` (fio) or for as many bytes as take about as long
+    /// (`rbd bench`).
     pub(super) fn run(
         &self,
         server: Server,
@@ -87,26 +88,26 @@ impl Program {
     }
 }
 
-/// What `rbd bench` writes for each second that a run is to take: at 10,000 operations of 4 KiB a second.
+/// The bytes that `rbd bench` writes per second of a run: 10,000 operations of 4 KiB.
 pub(super) const RBD_BYTES_A_SECOND: u64 = 10_000 * 4096;
 
 pub(super) const RBD_THREADS: u32 = 64;
 
-/// The image that is benched.
+/// The image for the benchmark.
 pub(super) const IMAGE: &str = "bench";
 
-/// fio on objects of 4 MiB, 256 MiB in all.
+/// Returns a command for fio on objects of 4 MiB, 256 MiB in total.
 pub(super) fn fio(conf: &Path, rw: &str, seconds: u32) -> Command {
     let mut c = Command::new("fio");
     c.args(["--name=bench", "--ioengine=rados", "--clientname=admin", "--bs=4k", "--iodepth=64", "--thread"]);
-    // This engine does not look at the environment; its options are known behind its name only.
+    // This engine ignores the environment, and its options are known only after its name.
     c.arg(format!("--conf={}", conf.display())).arg(format!("--pool={POOL}")).arg(format!("--rw={rw}"));
     c.args(["--nrfiles=64", "--filesize=4M", "--size=256M", "--time_based", "--output-format=json"]);
     c.arg(format!("--runtime={seconds}"));
     c
 }
 
-/// What fio says of a run's writes, or of its reads.
+/// fio's results for the writes or the reads of a run.
 pub(super) struct FioRun {
     pub(super) ops: f64,
     pub(super) ops_per_s: f64,
@@ -117,9 +118,9 @@ pub(super) struct FioRun {
 }
 
 impl FioRun {
-    /// `io_type`: `write` or `read`.
+    /// Parses fio's JSON. `io_type`: `write` or `read`.
     pub(super) fn parse(text: &str, io_type: &str) -> Result<Self> {
-        // Warnings may come before.
+        // Warnings may precede the JSON.
         let json: Value = serde_json::from_str(text.get(text.find('{').unwrap_or(0)..).unwrap_or_default())?;
         let told = &json["jobs"][0][io_type];
         let field = |v: &Value| v.as_f64().ok_or_else(|| format!("fio printed {told}"));
@@ -135,7 +136,7 @@ impl FioRun {
     }
 }
 
-/// Makes the image anew; one that is to be read is written all over first.
+/// Creates the image again; an image for reading is fully written first.
 pub(super) fn prepare_image(conf: &Path, io_type: &str) -> Result<()> {
     let rbd = |args: &[&str]| output_of(Command::new("rbd").arg("-c").arg(conf).args(args)).map(drop);
     let image = format!("{POOL}/{IMAGE}");
@@ -167,14 +168,15 @@ fn rbd_bench(conf: &Path, io_type: &str, bytes: u64) -> Command {
     c
 }
 
-/// The words of `rbd bench`, which ours knows, too.
+/// Adds the arguments of `rbd bench`, which `loligo rbd bench` accepts too.
 pub(super) fn add_rbd_bench(c: &mut Command, io_type: &str, bytes: u64) {
     c.args(["bench", "--io-type", io_type, "--io-pattern", "rand", "--io-size", "4096"]);
     c.args(["--io-threads", &RBD_THREADS.to_string(), "--io-total", &bytes.to_string()]);
     c.arg(format!("{POOL}/{IMAGE}"));
 }
 
-/// Operations, and operations a second: `elapsed: 3   ops: 51200   ops/sec: 16310.3   bytes/sec: 64 MiB/s`.
+/// Returns the operations, and the operations per second, from a line such as
+/// `elapsed: 3   ops: 51200   ops/sec: 16310.3   bytes/sec: 64 MiB/s`.
 pub(super) fn parse_rbd(text: &str) -> Result<(f64, f64)> {
     let field = |name: &str| -> Option<f64> {
         let line = text.lines().rfind(|line| line.starts_with("elapsed:"))?;

@@ -1,4 +1,4 @@
-//! The rows, each printed when it has been measured, and the JSON file.
+//! The results as a table and as a JSON file.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ use super::transfers::{self, Rate, Transfer};
 pub(super) struct Report {
     heading: String,
     workloads: Vec<(Workload, [Figures; 4])>,
-    /// Stock's server and ours, as in what follows.
+    /// The figures with stock's server and with Loligo's, in this order, as in the following fields.
     programs: Vec<(&'static str, [Figures; 2])>,
     transfers: Vec<(Transfer, [Rate; 6])>,
     own_write_us: Option<f64>,
@@ -97,7 +97,7 @@ impl Report {
         self.own_write_us = Some(own_us);
     }
 
-    /// What the disk itself gives in large pieces.
+    /// Records the throughput of the disk itself in large pieces.
     pub(super) fn own_large(&mut self, own: OwnLarge) {
         println!("the disk's own {}, O_DIRECT: {:.0}/s", own.name, own.per_s);
         self.own_large.push(own);

@@ -14,14 +14,14 @@ use crate::stock::Cluster;
 use super::figures::Figures;
 use super::measure::{process_cpu_us, run_counting_cpu};
 
-/// Whose client.
+/// The client: stock Ceph's or Loligo's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Client {
     Stock,
     Loligo,
 }
 
-/// Whose server.
+/// The server: stock Ceph's or Loligo's.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Server {
     Stock,
@@ -40,7 +40,7 @@ impl fmt::Display for Server {
     }
 }
 
-/// A row of the table: what is done, in which size, how many at once.
+/// A row of the table: the operation, its size, and the number in flight.
 #[derive(Clone, Copy)]
 pub(super) struct Workload {
     name: &'static str,
@@ -50,13 +50,13 @@ pub(super) struct Workload {
     prepared: Option<Prepared>,
 }
 
-/// What a server on disk has before it is read.
+/// The preparation of a server on disk for reads.
 #[derive(Clone, Copy)]
 struct Prepared {
-    /// So many objects were written, by the stock client; then the server was started anew and the page cache
-    /// dropped.
+    /// This number of objects is written by the stock client; then the server is restarted and the page
+    /// cache dropped.
     objects: u32,
-    /// And each was read once.
+    /// Then each object is read once.
     warm: bool,
 }
 
@@ -70,12 +70,12 @@ impl Workload {
         Self::new("4 MiB read, 16 in flight", "rand", 4 << 20, 16),
     ];
 
-    /// What fills a disk.
+    /// The workload that fills a disk.
     pub(super) const LARGE_WRITES: Self = Self::ALL[4];
     pub(super) const LARGE_READS: Self = Self::ALL[5];
 
-    /// Of stores on disk: each object read once, after the caches were emptied, and again and again, out of
-    /// the server's own cache.
+    /// Workloads for stores on disk: each object read once with empty caches, or repeatedly from the
+    /// server's own cache.
     pub(super) const ON_DISK: [Self; 2] = [
         Self {
             prepared: Some(Prepared { objects: 50_000, warm: false }),
@@ -99,7 +99,7 @@ impl Workload {
         self.mode != "write"
     }
 
-    /// Seconds that a run takes: large writes stop before they have filled the machine's memory.
+    /// Returns the seconds of a run: large writes stop before they fill the machine's memory.
     fn seconds(&self, wanted: u32) -> u32 {
         if !self.reads() && self.bytes > 65536 { wanted.min(LARGE_WRITE_SECONDS_MAX) } else { wanted }
     }
@@ -108,26 +108,26 @@ impl Workload {
 /// At 4 GB/s this is 8 GB of objects.
 pub(super) const LARGE_WRITE_SECONDS_MAX: u32 = 2;
 
-/// What a throw-away server may hold.
+/// The capacity of a temporary server.
 const CAPACITY: &str = "12G";
 
-/// The pool that benches write to.
+/// The pool for benchmarks.
 pub(super) const POOL: &str = "p";
 
-/// Our program.
+/// Loligo's program.
 pub(super) struct Our<'a> {
     pub(super) program: &'a Path,
-    /// Whether its server keeps objects on disk.
+    /// Whether its server stores objects on disk.
     pub(super) on_disk: bool,
 }
 
 impl Our<'_> {
-    /// As `loligo serve --store` has it.
+    /// The name in `loligo serve --store`.
     pub(super) fn store(&self) -> &'static str {
         if self.on_disk { "disk" } else { "memory" }
     }
 
-    /// Starts a server of ours, if it is ours that is asked.
+    /// Starts Loligo's server if `server` is that one.
     pub(super) fn serve(&self, server: Server, dir: &Path) -> Result<Option<Serve>> {
         match server {
             Server::Stock => Ok(None),
@@ -174,7 +174,7 @@ pub(super) fn run(
     }
 }
 
-/// A client's run against a server that is up.
+/// A client's run against a running server.
 pub(super) struct Run<'a> {
     pub(super) client: Client,
     pub(super) workload: Workload,
@@ -184,7 +184,7 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Writes so many objects, whoever reads them.
+    /// Writes this number of objects with the stock client, whichever client reads them.
     fn write_objects(&self, objects: u32) -> Result<()> {
         let mut c = Command::new("rados");
         c.arg("-c").arg(&self.conf).args(["-p", POOL, "bench", "600", "write", "--no-cleanup"]);
@@ -193,8 +193,7 @@ impl Run<'_> {
         output_of(&mut c).map(drop)
     }
 
-    /// Drops the page cache of a server that was just started; and then reads each object once, if that is
-    /// wanted.
+    /// Drops the page cache after a restart of the server, then reads each object once if `warm` is set.
     fn empty_caches(&self, prepared: Prepared) -> Result<()> {
         output_of(&mut Command::new("sync"))?;
         std::fs::write("/proc/sys/vm/drop_caches", "3")?;
@@ -208,7 +207,8 @@ impl Run<'_> {
     fn bench(&self, seconds: u32) -> Result<Figures> {
         let workload = self.workload;
         if workload.reads() && workload.prepared.is_none() {
-            // What is read must have been written; the reader reads over it again when it comes to the end.
+            // The objects to read must have been written; the reader starts again when it reaches the
+            // end.
             let fill_seconds = if workload.bytes > 65536 { 1 } else { 2 };
             self.command(Workload { mode: "write", ..workload }, fill_seconds).output()?;
         }
@@ -225,7 +225,7 @@ impl Run<'_> {
         })
     }
 
-    /// The workload itself: what it reports, and the client's CPU time in µs.
+    /// Runs the workload; returns its own report, and the client's CPU time in µs.
     fn bench_once(&self, seconds: u32) -> Result<(Reported, f64)> {
         let (output, client_cpu_us) = run_counting_cpu(&mut self.command(self.workload, seconds))?;
         let text = String::from_utf8_lossy(&output.stdout);
@@ -236,7 +236,7 @@ impl Run<'_> {
         Ok((result, client_cpu_us))
     }
 
-    /// Operations of one run.
+    /// Returns the number of operations of one run.
     pub(super) fn ops(&self, seconds: u32) -> Result<f64> {
         Ok(self.bench_once(self.workload.seconds(seconds))?.0.ops)
     }
@@ -256,12 +256,12 @@ impl Run<'_> {
     }
 }
 
-/// Names the runs of this process.
+/// The name of this process's runs.
 fn run_name() -> String {
     format!("bench-{}", std::process::id())
 }
 
-/// What a bench program reports of itself.
+/// The report that a benchmark prints.
 struct Reported {
     ops: f64,
     ops_per_s: f64,
@@ -270,7 +270,7 @@ struct Reported {
     latency_p99_us: Option<f64>,
 }
 
-/// `rados bench` in plain text; it knows no percentiles.
+/// Parses the plain text of `rados bench`, which has no percentiles.
 fn parse_stock(text: &str) -> Result<Reported> {
     let field = |names: &[&str]| -> Result<f64> {
         text.lines()
@@ -342,21 +342,21 @@ impl Serve {
         Ok(Self { child, conf, startup_ms, dir: dir.to_owned() })
     }
 
-    /// Has the server write everything down and end, and starts it again.
+    /// Ends the server in an orderly way, so that it writes everything, and starts it again.
     fn restart(&mut self, loligo: &Path, store: &str) -> Result<()> {
         self.stop()?;
         let mut again = Self::start(loligo, &self.dir, store)?;
-        // The directory stays ours to remove: the old child has ended, so that dropping it would do nothing
-        // but that.
+        // This value remains responsible for the directory. The other one drops the old child, which has
+        // ended, and must remove nothing.
         std::mem::swap(&mut self.child, &mut again.child);
         std::mem::swap(&mut self.conf, &mut again.conf);
         again.dir = PathBuf::new();
         Ok(())
     }
 
-    /// Has the server write everything down and end.
+    /// Ends the server in an orderly way, so that it writes everything.
     pub(super) fn stop(&mut self) -> Result<()> {
-        // SAFETY: kill takes two numbers and touches no memory of ours.
+        // SAFETY: kill takes two numbers and accesses no memory of this process.
         unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGTERM) };
         self.child.wait()?;
         Ok(())
@@ -365,7 +365,7 @@ impl Serve {
 
 impl Drop for Serve {
     fn drop(&mut self) {
-        // A server of a finished measurement: nothing in it is wanted, and a failure to end it is not a
+        // The measurement is finished: nothing of the server is needed, and a failure to end it is not a
         // result.
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -1,6 +1,6 @@
-//! Striped files: a local file of 1 GiB put into a cluster and got out of it, by `rados --striper` and by
-//! `loligo file`, on either server; and objects of the same size as the file's, which are the measure of what
-//! a server gives.
+//! Measures striped files: a local file of 1 GiB is put into a cluster and read back, by
+//! `rados --striper` and by `loligo file`, on either server. For comparison, objects of the size of the
+//! file's objects show the throughput of a server.
 
 use std::fmt::{self, Write as _};
 use std::fs;
@@ -18,7 +18,7 @@ use crate::stock::Cluster;
 use super::measure::{median, process_cpu_us, run_counting_cpu};
 use super::sides::{Client, Our, POOL, Server};
 
-/// Where the local files are: in memory, so that no disk is measured.
+/// The folder of the local files: in memory, so that no disk is measured.
 const SHM: &str = "/dev/shm";
 const FILE_BYTES: u64 = 1 << 30;
 const OBJECT_BYTES: u64 = 4 << 20;
@@ -31,11 +31,11 @@ const NAME: &str = "transfer";
 pub(super) enum Transfer {
     Put,
     Get,
-    /// A get whose bytes nobody keeps, as those of objects: what the local file takes is not in it.
+    /// A get that discards the bytes, as for objects: it excludes the cost of the local file.
     GetToNowhere,
 }
 
-/// Who carries it to or from whose server. The last two are objects, with 16 under way.
+/// The carriers and servers. The last two are objects, with 16 in flight.
 pub(super) const SIDES: [(Carrier, Server); 6] = [
     (Carrier::File(Client::Stock), Server::Stock),
     (Carrier::File(Client::Loligo), Server::Stock),
@@ -49,7 +49,7 @@ pub(super) const SIDES: [(Carrier, Server); 6] = [
 pub(super) enum Carrier {
     /// `rados --striper put | get` and `loligo file put | get`.
     File(Client),
-    /// `loligo bench`: objects of 4 MiB for a second, from and to nowhere.
+    /// `loligo bench`: objects of 4 MiB for a second, without a local file.
     Objects,
 }
 
@@ -62,7 +62,7 @@ impl fmt::Display for Carrier {
     }
 }
 
-/// What one run measured.
+/// The measurements of one run.
 #[derive(Clone, Copy)]
 pub(super) struct Rate {
     mib_per_s: f64,
@@ -125,7 +125,7 @@ impl Run<'_> {
         let (output, client_cpu_us) = run_counting_cpu(&mut command)?;
         let (mib, seconds) = match self.carrier {
             Carrier::File(_) => ((FILE_BYTES >> 20) as f64, began.elapsed().as_secs_f64()),
-            // It counts from its first request on.
+            // The benchmark starts counting with its first request.
             Carrier::Objects => benched(&String::from_utf8_lossy(&output.stdout))?,
         };
         let server_cpu_us = process_cpu_us(self.pid)? - server_before;
@@ -156,7 +156,7 @@ impl Run<'_> {
         c
     }
 
-    /// A stock server is used again.
+    /// Removes the data, since a stock server is used again.
     fn remove(&self) -> Result<()> {
         let mut c = Command::new(self.loligo);
         c.arg("-c").arg(&self.conf).args(["-p", POOL]);
@@ -168,7 +168,7 @@ impl Run<'_> {
     }
 }
 
-/// What `loligo bench` carried, in MiB, and how many seconds it took.
+/// Returns the MiB that `loligo bench` transferred, and the seconds it took.
 fn benched(text: &str) -> Result<(f64, f64)> {
     let json: Value = serde_json::from_str(text.trim())?;
     let of = |name: &str| json[name].as_f64().ok_or_else(|| format!("loligo bench printed {json}"));
@@ -187,7 +187,8 @@ impl Local {
         let path = |name: &str| Path::new(SHM).join(format!("loligo-bench-{name}.{}", std::process::id()));
         let local = Self { source: path("source"), target: path("target") };
         let mut source = fs::File::create(&local.source)?;
-        // Each MiB its own bytes, none of which can be told from noise by who would leave out zeros.
+        // Each MiB has different pseudo-random bytes, so that no program can save work on zeros or
+        // repetition.
         let mut piece = vec![0_u8; 1 << 20];
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         for _ in 0..FILE_BYTES >> 20 {
@@ -205,7 +206,7 @@ impl Local {
 
 impl Drop for Local {
     fn drop(&mut self) {
-        // Files of a finished measurement; one that was never written is not there.
+        // The measurement is finished; a file that was never written does not exist.
         let _ = fs::remove_file(&self.source);
         let _ = fs::remove_file(&self.target);
     }
@@ -238,7 +239,8 @@ fn side_name((carrier, server): (Carrier, Server)) -> String {
     }
 }
 
-/// The sides of a row; ratios are to the stock program on the same server, for objects to the striped file.
+/// Formats the sides of a row. Ratios are to the stock program on the same server; for objects, to the
+/// striped file.
 pub(super) fn table(transfer: Transfer, rates: &[Rate; 6]) -> String {
     let mut t =
         format!("{:<28} {:>8} {:>12} {:>12}\n", transfer.name(), "MiB/s", "client µs/MiB", "server µs/MiB");

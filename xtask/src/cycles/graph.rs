@@ -1,12 +1,12 @@
-//! Circles of a graph of files.
+//! Cycles in a graph of files.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// From which file to which, and the names that the first takes from the second.
+/// Per pair of files: the names that the first file uses from the second.
 pub(super) type Arrows = BTreeMap<(usize, usize), BTreeSet<String>>;
 
-/// Files each of which is reached from each other.
+/// A set of files each of which is reachable from every other.
 #[derive(Debug)]
 pub(super) struct Circle {
     /// Sorted.
@@ -28,20 +28,20 @@ impl fmt::Display for Arrow {
 }
 
 impl Circle {
-    /// The arrows from this file and those to it.
+    /// Returns the arrows from this file, then those to it.
     pub(super) fn arrows_of<'a>(&'a self, file: &'a str) -> impl Iterator<Item = &'a Arrow> {
         let from = self.arrows.iter().filter(move |arrow| arrow.from == file);
         from.chain(self.arrows.iter().filter(move |arrow| arrow.to == file))
     }
 }
 
-/// The circles of two and more files.
+/// Returns the cycles of two and more files.
 pub(super) fn circles(files: &[String], arrows: &Arrows) -> Vec<Circle> {
     let reached: Vec<BTreeSet<usize>> = (0..files.len()).map(|file| reached_from(file, arrows)).collect();
     let mut circles = Vec::new();
     let mut seen = BTreeSet::<usize>::new();
     for file in 0..files.len() {
-        // A file that reaches itself is in a circle, since no arrow leads to its own file.
+        // No arrow leads from a file to itself, so a file that reaches itself is in a cycle.
         if !reached[file].contains(&file) || seen.contains(&file) {
             continue;
         }

@@ -1,9 +1,10 @@
-//! Which files of a crate import each other in a circle. Arrows go down inside a crate too, so there is none but
-//! those of a list that may only shrink (`xtask/cycles.txt`).
+//! Finds import cycles between the files of a crate. Like dependencies between crates, imports within a
+//! crate must have no cycles, except those of a list that may only shrink (`xtask/cycles.txt`).
 //!
-//! A file points at another if it names what that one defines. What a file only hands on (`pub use`) is charged
-//! to the file that defines it, so a parent that declares its modules and exports them is in no circle. A child
-//! may use what its parents define, as a function may use what its file defines. Tests do not count.
+//! A file depends on another if it names an item that the other one defines. A re-exported item
+//! (`pub use`) counts for the file that defines it, so a parent that declares its modules and re-exports
+//! their items is in no cycle. A child may use the items of its parents, as a function may use the items
+//! of its file. Tests do not count.
 
 mod graph;
 mod reader;
@@ -16,10 +17,10 @@ use self::graph::Circle;
 use crate::Result;
 use crate::process::workspace;
 
-/// Files that are known to be in a circle, below the workspace.
+/// The list of files known to be in a cycle, relative to the workspace.
 const KNOWN: &str = "xtask/cycles.txt";
 
-/// Prints the circles of the crates in `folders` whose folder has `filter` in its path.
+/// Prints the cycles of those crates in `folders` whose path contains `filter`.
 pub(crate) fn show(folders: impl Iterator<Item = &'static str>, filter: &str) -> Result<()> {
     let mut count = 0;
     for folder in folders.filter(|folder| folder.contains(filter)) {
@@ -35,7 +36,7 @@ pub(crate) fn show(folders: impl Iterator<Item = &'static str>, filter: &str) ->
     Ok(())
 }
 
-/// Takes the files that are in no circle any more out of the list; nothing ever adds to it.
+/// Removes the files that are in no cycle any more from the list. No command adds files to it.
 pub(crate) fn prune(folders: impl Iterator<Item = &'static str>) -> Result<()> {
     let mut tangled = BTreeSet::new();
     for folder in folders {
@@ -48,7 +49,8 @@ pub(crate) fn prune(folders: impl Iterator<Item = &'static str>) -> Result<()> {
     Ok(())
 }
 
-/// Adds to `found` each file that is in a circle and is not known to be, and each known one that is in none.
+/// Adds to `found` each file that is in a cycle but not in the list, and each file of the list that is
+/// in no cycle.
 pub(crate) fn check(folders: impl Iterator<Item = &'static str>, found: &mut Vec<String>) -> Result<()> {
     let text = fs::read_to_string(workspace().join(KNOWN))?;
     let known: BTreeSet<&str> = text.lines().filter(|l| !l.is_empty() && !l.starts_with('#')).collect();
@@ -76,7 +78,7 @@ fn compare(circles: &[Circle], known: &BTreeSet<&str>, found: &mut Vec<String>) 
     }
 }
 
-/// The circles of the crate in this folder, those of its library and of its program.
+/// Returns the cycles of the crate in this folder, in its library and in its program.
 fn of_crate(folder: &str) -> Result<Vec<Circle>> {
     let mut circles = Vec::new();
     for root in ["src/lib.rs", "src/main.rs"] {
@@ -105,7 +107,7 @@ mod tests {
         graph::circles(&source.files, &resolve::arrows(&source))
     }
 
-    /// The files of the only circle, separated by spaces.
+    /// Returns the files of the only cycle, separated by spaces.
     fn the_circle(files: &[(&str, &str)]) -> String {
         let circles = circles(files);
         assert!(circles.len() <= 1, "{circles:?}");

@@ -1,4 +1,4 @@
-//! Reads a crate's files into modules: what each defines, imports, and names by a path.
+//! Parses a crate's files into modules, with the items that each defines, imports, and names by a path.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -9,16 +9,17 @@ use proc_macro2::{Delimiter, TokenStream, TokenTree, token_stream};
 
 use crate::Result;
 
-/// A path of the language, `a::b::C`.
+/// The segments of a path such as `a::b::C`.
 pub(super) type Segments = Vec<String>;
 
 /// A crate's files and modules; the first module is its root.
 #[derive(Default)]
 pub(super) struct Source {
-    /// Paths below the workspace.
+    /// Paths relative to the workspace.
     pub(super) files: Vec<String>,
     pub(super) modules: Vec<Module>,
-    /// Macros with `#[macro_export]` lie in the root, wherever their text is: name to file.
+    /// The files of macros with `#[macro_export]`, by name. Such macros belong to the root module,
+    /// wherever they are defined.
     pub(super) macros: BTreeMap<String, usize>,
 }
 
@@ -29,24 +30,24 @@ pub(super) struct Module {
     pub(super) children: BTreeMap<String, usize>,
     pub(super) items: BTreeSet<String>,
     pub(super) imports: BTreeMap<String, Import>,
-    /// What ends in `::*`.
+    /// The paths of imports that end in `::*`.
     pub(super) stars: Vec<Segments>,
     /// Paths of two and more segments outside imports.
     pub(super) paths: BTreeSet<Segments>,
-    /// Words outside imports that no `.` stands before.
+    /// Words outside imports that do not follow a `.`.
     pub(super) words: BTreeSet<String>,
 }
 
 pub(super) struct Import {
     pub(super) path: Segments,
-    /// `pub use`: counts for the files that take it from here.
+    /// A `pub use`, which counts for the files that import it from here.
     pub(super) is_export: bool,
 }
 
 type Load<'a> = &'a mut dyn FnMut(&str) -> io::Result<String>;
 type Tokens = Peekable<token_stream::IntoIter>;
 
-/// Reads the crate whose root is the file `root`; `load` brings the text of a file.
+/// Parses the crate with the root file `root`; `load` returns the text of a file.
 pub(super) fn read(root: &str, load: Load<'_>) -> Result<Source> {
     let mut reader = Reader { source: Source::default(), load };
     let folder = parent_of(root);
@@ -59,7 +60,8 @@ struct Reader<'a> {
     load: Load<'a>,
 }
 
-/// Where the items that are read belong, and where files of modules declared among them lie.
+/// The module and file to which parsed items belong, and the folder of the files of modules declared in
+/// it.
 struct Place<'a> {
     module: usize,
     file: usize,
@@ -67,7 +69,7 @@ struct Place<'a> {
 }
 
 impl Reader<'_> {
-    /// Reads a file as a module; `folder` has the files of the modules that it declares.
+    /// Parses a file as a module; `folder` contains the files of the modules that it declares.
     fn file(&mut self, file: &str, folder: &str, parent: Option<usize>) -> Result<usize> {
         let text = (self.load)(file).map_err(|error| format!("{file}: {error}"))?;
         let tokens: TokenStream = text.parse().map_err(|error| format!("{file}: {error}"))?;
@@ -111,7 +113,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// The name after the keyword, past words such as `mut` and `fn` of `const fn`.
+    /// Records the name after the keyword, past words such as `mut` and the `fn` of `const fn`.
     fn definition(&mut self, tokens: &mut Tokens, place: &Place<'_>) {
         while let Some(TokenTree::Ident(word)) = tokens.peek() {
             let word = word.to_string();
@@ -163,7 +165,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Anything else: its paths and words count, in what it encloses too.
+    /// Parses other code: records its paths and words, including those in groups.
     fn code(&mut self, token: TokenTree, tokens: &mut Tokens, place: &Place<'_>) {
         match token {
             TokenTree::Ident(first) => {
@@ -178,7 +180,7 @@ impl Reader<'_> {
                 }
             }
             TokenTree::Group(group) => self.body(group.stream(), place),
-            // What stands after a dot is a field or a method.
+            // A word after a dot is a field or a method.
             TokenTree::Punct(dot) if dot.as_char() == '.' => {
                 if matches!(tokens.peek(), Some(TokenTree::Ident(_))) {
                     tokens.next();
@@ -188,7 +190,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Code inside braces, brackets or parentheses.
+    /// Parses code inside braces, brackets or parentheses.
     fn body(&mut self, tokens: TokenStream, place: &Place<'_>) {
         let mut tokens = tokens.into_iter().peekable();
         while let Some(attributes) = attributes(&mut tokens) {
@@ -206,7 +208,7 @@ impl Reader<'_> {
     }
 }
 
-/// What the attributes before an item say that matters here.
+/// The attributes of an item that matter here.
 #[derive(Default)]
 struct Attributes {
     is_test: bool,
@@ -214,7 +216,7 @@ struct Attributes {
     path: Option<String>,
 }
 
-/// Takes attributes; nothing if the tokens are at their end.
+/// Parses attributes; none if there are no more tokens.
 fn attributes(tokens: &mut Tokens) -> Option<Attributes> {
     let mut all = Attributes::default();
     while matches!(tokens.peek()?, TokenTree::Punct(hash) if hash.as_char() == '#') {
@@ -233,7 +235,7 @@ fn attributes(tokens: &mut Tokens) -> Option<Attributes> {
     Some(all)
 }
 
-/// Skips an item of a module: to its semicolon or past its braces.
+/// Skips an item of a module: up to its semicolon or past its braces.
 fn skip_item(tokens: &mut Tokens) {
     let mut is_import = false;
     for token in tokens.by_ref() {
@@ -260,7 +262,7 @@ fn skip_member(tokens: &mut Tokens) {
     }
 }
 
-/// Whether a `use` follows `pub`, which this takes with its restriction; if not, the tokens stay.
+/// Whether a `use` follows `pub`. Consumes the restriction of `pub`, and the `use` if there is one.
 fn is_use(tokens: &mut Tokens) -> bool {
     if matches!(tokens.peek(), Some(TokenTree::Group(within)) if within.delimiter() == Delimiter::Parenthesis)
     {
@@ -273,7 +275,7 @@ fn is_use(tokens: &mut Tokens) -> bool {
     is_use
 }
 
-/// Takes a tree of imports to its end; each leaf is a path and the name that it has here.
+/// Parses a tree of imports to its end; each leaf is a path and its local name.
 fn use_tree(tokens: &mut Tokens, prefix: &[String], leaves: &mut Vec<(Segments, String)>) {
     let mut path = prefix.to_vec();
     let mut name = None;

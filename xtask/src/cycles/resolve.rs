@@ -1,12 +1,12 @@
-//! Which file a path leads to, and from that the arrows between files.
+//! Resolves paths to files, and computes the arrows between files.
 
 use super::graph::Arrows;
 use super::reader::{Module, Source};
 
-/// How many imports of imports are followed: there may be circles among them.
+/// The maximum number of imports of imports to follow: these may have cycles.
 const HOPS_MAX: u32 = 16;
 
-/// Which names each file takes from which.
+/// Returns the names that each file uses from each other file.
 pub(super) fn arrows(source: &Source) -> Arrows {
     let mut arrows = Arrows::default();
     for (at, module) in source.modules.iter().enumerate() {
@@ -39,14 +39,14 @@ pub(super) fn arrows(source: &Source) -> Arrows {
     arrows
 }
 
-/// Whether this file is that of a module around the module `at`: what a parent defines is within reach of its
-/// children as what a file defines is within that of its functions.
+/// Whether this file is that of a module around the module `at`. A child may use the items of its
+/// parents, as a function may use the items of its file.
 fn encloses(source: &Source, file: usize, at: usize) -> bool {
     std::iter::successors(source.modules[at].parent, |parent| source.modules[*parent].parent)
         .any(|parent| source.modules[parent].file == file)
 }
 
-/// Whether code of this file has the word, which one of its modules imports.
+/// Whether code of this file contains the word, which one of its modules imports.
 fn is_named(source: &Source, file: usize, word: &str) -> bool {
     source.modules.iter().filter(|module| module.file == file).any(|module| module.words.contains(word))
 }
@@ -55,7 +55,7 @@ fn has(module: &Module, word: &str) -> bool {
     module.items.contains(word) || module.imports.contains_key(word) || module.children.contains_key(word)
 }
 
-/// Whether the module that the path but its last segment leads to has that last one.
+/// Whether the module at the path without its last segment defines or re-exports the last segment.
 fn is_there(source: &Source, at: usize, path: &[String]) -> bool {
     let (last, way) = path.split_last().expect("a path has segments");
     let mut module = at;
@@ -76,8 +76,8 @@ fn is_there(source: &Source, at: usize, path: &[String]) -> bool {
     module.items.contains(last) || module.imports.get(last).is_some_and(|import| import.is_export)
 }
 
-/// The file that defines what the path leads to from this module, and its name; nothing for a module, and for
-/// what is not of this crate.
+/// Returns the file that defines the item at the path from this module, and the item's name; none for a
+/// module, or for an item of another crate.
 fn definer(source: &Source, at: usize, path: &[String], hops: u32) -> Option<(usize, String)> {
     let hops = hops.checked_sub(1)?;
     let mut module = at;
@@ -97,7 +97,7 @@ fn definer(source: &Source, at: usize, path: &[String], hops: u32) -> Option<(us
     None
 }
 
-/// What a module has not defined itself: it imports it, or a macro makes it.
+/// Resolves a name that the module does not define itself: it is imported, or made by a macro.
 fn elsewhere(
     source: &Source,
     module: usize,
@@ -107,7 +107,7 @@ fn elsewhere(
 ) -> Option<(usize, String)> {
     let here = &source.modules[module];
     if let Some(import) = here.imports.get(name) {
-        // `use tokio::…` names another crate, and so may an import have the name of its own crate.
+        // An import whose path begins with its own name, such as `use tokio;`, comes from another crate.
         if import.path.first().is_some_and(|first| first == name) && !here.children.contains_key(name) {
             return None;
         }
@@ -127,6 +127,6 @@ fn elsewhere(
     {
         return Some((*file, name.to_owned()));
     }
-    // A path that starts with a name unknown here is one of another crate, or of the language.
+    // A path that starts with a name unknown here belongs to another crate, or to the language.
     (!is_first).then(|| (here.file, name.to_owned()))
 }

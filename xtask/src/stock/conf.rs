@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::{Auth, UpOptions};
 
-/// `mon_host`: the monitors' addresses, separated by commas.
+/// Returns the text of ceph.conf. `mon_host`: the monitors' addresses, separated by commas.
 pub(super) fn text(options: &UpOptions, dir: &Path, fsid: &str, mon_host: &str) -> String {
     let auth = if options.auth == Auth::Cephx { "cephx" } else { "none" };
     let store = options.store.name();

@@ -1,5 +1,5 @@
-//! A network namespace for a cluster's daemons: whoever is outside reaches them through one link, which tests
-//! can cut.
+//! A network namespace for a cluster's daemons. Clients outside reach the daemons through one link,
+//! which tests can cut.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -7,7 +7,7 @@ use std::process::Command;
 
 use crate::process::{installed, output_of};
 
-/// Why there is no namespace.
+/// The reason why there is no namespace.
 #[derive(Debug)]
 pub(crate) struct NoLink(String);
 
@@ -19,15 +19,16 @@ impl fmt::Display for NoLink {
 
 impl std::error::Error for NoLink {}
 
-/// A namespace, and the pair of interfaces that leads into it: the outer one has the namespace's name.
+/// A namespace, and the pair of interfaces that leads into it. The outer interface has the namespace's
+/// name.
 pub(super) struct Link(String);
 
 impl Link {
-    /// Makes a namespace and the way to it.
+    /// Creates a namespace and the link to it.
     ///
     /// # Errors
-    /// If the program `ip` is not there, or the kernel lets us make none: it takes root, and a container has
-    /// to permit it.
+    /// If there is no program `ip`, or the kernel does not allow it: it needs root, and in a container
+    /// the permission to do this.
     pub(super) fn make() -> Result<Self, NoLink> {
         if !installed("ip") {
             return Err(NoLink("there is no program `ip`".to_owned()));
@@ -37,7 +38,7 @@ impl Link {
         let n = (0..=u8::MAX).find(free).ok_or_else(|| NoLink("256 clusters have one".to_owned()))?;
         let link = Self(name_of(n));
         let name = &link.0;
-        // One that a cluster left behind.
+        // Remove one that an earlier cluster left behind.
         let _ = ip(&format!("netns del {name}"));
         for words in [
             format!("netns add {name}"),
@@ -66,7 +67,7 @@ impl Link {
         format!("ip netns exec {} ", self.0)
     }
 
-    /// Where the daemons are.
+    /// The address of the daemons.
     pub(super) fn inside(&self) -> Ipv4Addr {
         Ipv4Addr::new(10, 213, self.number(), 2)
     }
@@ -79,9 +80,9 @@ impl Link {
         self.0.rsplit('-').next().and_then(|n| n.parse().ok()).unwrap_or(0)
     }
 
-    /// Removes both. Daemons that run on in the namespace have no way out of it.
+    /// Removes both. Daemons that continue in the namespace have no link out of it.
     pub(super) fn remove(&self) {
-        // Whatever is gone already needs no removal.
+        // Errors are ignored: either may be gone already.
         let _ = ip(&format!("link del {}", self.0));
         let _ = ip(&format!("netns del {}", self.0));
     }

@@ -1,4 +1,4 @@
-//! Where a release's programs are: on this machine, or in a folder that is entered by chroot.
+//! The location of a release's programs: this machine, or a folder that is entered with chroot.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,8 +9,8 @@ use super::Release;
 use crate::Result;
 use crate::process::{installed, output_of, succeed};
 
-/// The daemons and what talks to them; fio has engines for objects and images, qemu's are in a package of
-/// their own. Also what talks NBD, serves it, and makes images and certificates for it.
+/// The daemons and their clients. fio has engines for objects and images; those of qemu are in a package
+/// of their own. Also NBD clients and servers, and tools that make images and certificates for them.
 const PACKAGES: [&str; 15] = [
     "ceph-mon",
     "ceph-osd",
@@ -29,16 +29,16 @@ const PACKAGES: [&str; 15] = [
     "gnutls-bin",
 ];
 
-/// What runs the kernel that has an NBD client, on this machine alone.
+/// The programs that run a kernel with an NBD client. They are installed only on this machine.
 const MACHINE: [&str; 2] = ["qemu-system-x86", "busybox-static"];
 
-/// Ceph's own test programs. They run from the releases in folders only.
+/// Ceph's own test programs. They are run only from releases in folders.
 const TESTS: [&str; 1] = ["ceph-test"];
 
-/// Programs that tell whether a release in a folder is whole.
+/// The programs that show whether a release in a folder is complete.
 const CHROOT_PROGRAMS: [&str; 2] = ["ceph-osd", "ceph_test_rados"];
 
-/// Programs that tell whether all of them are installed.
+/// The programs that show whether all packages are installed.
 const PROGRAMS: [&str; 10] = [
     "ceph-osd",
     "rados",
@@ -52,11 +52,11 @@ const PROGRAMS: [&str; 10] = [
     "busybox",
 ];
 
-/// The folder in which a release's `/usr` lies.
+/// The folder that contains a release's `/usr`.
 pub(crate) struct Root(PathBuf);
 
 impl Root {
-    /// Installs a release if it is not there.
+    /// Installs a release if necessary.
     pub(crate) fn prepare(release: Release) -> Result<Self> {
         match release {
             Release::Pacific => {
@@ -87,7 +87,7 @@ impl Root {
         if self.is_here() { String::new() } else { format!("chroot '{}' ", self.0.display()) }
     }
 
-    /// A program of the release. It inherits our environment.
+    /// Returns a command for a program of the release. It inherits the environment.
     pub(crate) fn program(&self, name: &str) -> Command {
         if self.is_here() {
             return Command::new(name);
@@ -97,7 +97,7 @@ impl Root {
         command
     }
 
-    /// Makes a folder that has the same path inside and outside.
+    /// Creates a folder that has the same path inside and outside.
     pub(crate) fn make_dir(&self, dir: &Path) -> Result<()> {
         if self.is_here() {
             return Ok(fs::create_dir_all(dir)?);
@@ -110,7 +110,7 @@ impl Root {
         Ok(symlink(inside, dir)?)
     }
 
-    /// Removes such a folder.
+    /// Removes a folder made by `make_dir`.
     pub(crate) fn remove_dir(&self, dir: &Path) -> Result<()> {
         if self.is_here() {
             return Ok(fs::remove_dir_all(dir)?);
@@ -129,7 +129,7 @@ impl Root {
         let root = roots.join(suite);
         if !root.join("usr/bin").exists() {
             fs::create_dir_all(&roots)?;
-            // Under its name when it is whole: one that was interrupted is made anew.
+            // Renamed when it is complete: an interrupted one is made again.
             let unfinished = roots.join(format!("{suite}.unfinished"));
             if unfinished.exists() {
                 fs::remove_dir_all(&unfinished)?;
@@ -152,7 +152,7 @@ fn debootstrap(suite: &str, root: &Path) -> Result<()> {
         apt(Path::new("/"), &["install", "-qq", "-y", "--no-install-recommends", "debootstrap"])?;
     }
     fs::create_dir_all(root)?;
-    // The mirror that this machine uses itself: it is the one that is reached.
+    // The mirror that this machine uses itself, since it is reachable.
     let sources = fs::read_to_string("/etc/apt/sources.list.d/debian.sources").unwrap_or_default();
     let mirror = sources.lines().find_map(|line| line.strip_prefix("URIs:")).map(str::trim);
     let mut command = Command::new("debootstrap");
@@ -161,7 +161,7 @@ fn debootstrap(suite: &str, root: &Path) -> Result<()> {
     output_of(&mut command).map(drop)
 }
 
-/// Package scripts want these before they are configured.
+/// Mounts the file systems that package scripts need.
 fn mount_all(root: &Path) -> Result<()> {
     let mounts = fs::read_to_string("/proc/self/mounts")?;
     for (name, args) in
@@ -177,12 +177,12 @@ fn mount_all(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Why nothing can be installed, if nothing can.
+/// Returns an error if packages cannot be installed.
 fn may_install() -> Result<()> {
     if !installed("apt-get") {
         return Err("stock Ceph is not installed, and there is no apt to install it with".into());
     }
-    // SAFETY: geteuid reads a number.
+    // SAFETY: geteuid only returns a number.
     if unsafe { libc::geteuid() } != 0 {
         return Err("stock Ceph is not installed, and only root may install it with apt".into());
     }
@@ -201,8 +201,8 @@ fn install(root: &Path) -> Result<()> {
         args.extend(TESTS);
     }
     apt(root, &args).or_else(|e| {
-        // A package's last script may fail where no services are: that of 20.2.4's monitors does. The
-        // programs are there all the same.
+        // A package's last script may fail on a system without services, as that of 20.2.4's monitors
+        // does. The programs are installed nevertheless.
         let mut daemon = Command::new("chroot");
         daemon.arg(root).args(["ceph-mon", "--version"]);
         output_of(&mut daemon).map(drop).map_err(|_| e)

@@ -1,34 +1,34 @@
-//! What Google's test framework prints.
+//! Parses the output of Google's test framework.
 
 use std::collections::BTreeMap;
 
-/// Lines of a test that are kept: the first say what was expected.
+/// The number of lines that are kept of a test: the first ones tell what was expected.
 const LINES_MAX: usize = 40;
 
 /// How a test ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Outcome {
     Passed,
-    /// The test itself said that it cannot run here.
+    /// The test reported that it cannot run here.
     Skipped,
-    /// With what it printed.
+    /// With its output.
     Failed(String),
 }
 
-/// Reads a program's output, line by line.
+/// The parser of a program's output, line by line.
 #[derive(Default)]
 pub(super) struct Output {
     pub(super) outcomes: BTreeMap<String, Outcome>,
     /// The test that has begun and not ended.
     running: Option<String>,
     said: Vec<String>,
-    /// What was printed outside of any test.
+    /// Lines printed outside of any test.
     outside: Vec<String>,
 }
 
 impl Output {
     pub(super) fn line(&mut self, line: &str) {
-        // A test may have printed something without the end of a line.
+        // A test may have printed text without a newline before this.
         if let Some((_, test)) = line.split_once("[ RUN      ] ") {
             self.running = Some(test.trim().to_owned());
             self.said.clear();
@@ -46,14 +46,16 @@ impl Output {
         }
     }
 
-    /// The lists at the end name tests as well, while none runs.
+    /// Ends the running test. The lists at the end of the output name tests as well, while none is
+    /// running.
     fn end(&mut self, outcome: impl FnOnce(&[String]) -> Outcome) {
         if let Some(test) = self.running.take() {
             self.outcomes.insert(test, outcome(&self.said));
         }
     }
 
-    /// The program has ended: a test that runs still has failed, `why`. Returns its name.
+    /// Handles the end of the program: a test that is still running has failed, with the reason `why`.
+    /// Returns its name.
     pub(super) fn ended(&mut self, why: &str) -> Option<String> {
         let test = self.running.take()?;
         self.said.push(why.to_owned());
@@ -61,13 +63,13 @@ impl Output {
         Some(test)
     }
 
-    /// What it said before its first test and after its last.
+    /// The output before the first test and after the last.
     pub(super) fn outside(&self) -> String {
         self.outside.join("\n")
     }
 }
 
-/// The tests in what `--gtest_list_tests` prints. Disabled ones are none.
+/// Parses the output of `--gtest_list_tests`. Disabled tests are left out.
 pub(super) fn listed(output: &str) -> Vec<String> {
     let (mut case, mut tests) = ("", Vec::new());
     for line in output.lines() {

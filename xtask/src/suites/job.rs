@@ -1,4 +1,4 @@
-//! One program on one store.
+//! A job: one program on one store.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -10,12 +10,13 @@ use super::{Choice, Store, program};
 use crate::Result;
 use crate::stock::Root;
 
-/// A program that prints nothing for so long hangs. The longest test that sleeps takes a minute and a half.
+/// A program that prints nothing for this time hangs. The longest test that sleeps takes a minute and a
+/// half.
 const SILENCE: Duration = Duration::from_secs(240);
-/// One of those that are left out is not waited for as long.
+/// The same for tests that are left out.
 const SILENCE_LEFT_OUT: Duration = Duration::from_secs(60);
 
-/// A program, the store of the server that it is run against, and what of it.
+/// A program, the store of its server, and the choice of its tests.
 pub(super) struct Job {
     pub(super) suite: Suite,
     pub(super) store: Store,
@@ -24,16 +25,16 @@ pub(super) struct Job {
     is_quick: bool,
 }
 
-/// What a job found.
+/// The results of a job.
 #[derive(Default)]
 pub(super) struct Report {
-    /// By the test's name; what failed has failed.
+    /// The outcomes of the tests that are expected to pass, by name.
     pub(super) outcomes: BTreeMap<String, Outcome>,
     /// Tests that were not expected to pass, and did.
     pub(super) passing: Vec<String>,
-    /// Tests that were not expected to pass; nor did they, where they were tried.
+    /// Tests that were not expected to pass, and did not pass or were not tried.
     pub(super) left_out: Vec<String>,
-    /// Patterns that left out nothing.
+    /// Patterns that match no test.
     pub(super) unused: Vec<String>,
     pub(super) took: Duration,
 }
@@ -53,8 +54,8 @@ impl Job {
         suites.flat_map(|suite| Store::ALL.map(|store| job(suite, store))).collect()
     }
 
-    /// Runs it on a new server. What goes wrong with the program or the server is a failed test of the
-    /// program's name.
+    /// Runs the program on a new server. A fault of the program or the server counts as a failed test
+    /// with the program's name.
     pub(super) fn run(&self, root: &Root) -> Report {
         let begun = Instant::now();
         let mut report = Report::default();
@@ -79,14 +80,14 @@ impl Job {
     }
 
     fn command(&self, server: &Server<'_>) -> std::process::Command {
-        // `env` takes the variables between its own words and the program.
+        // `env` takes the variables between its own options and the program.
         let mut command = server.program("env");
         command.args(self.suite.env.iter().map(|(name, value)| format!("{name}={value}")));
         command.arg(&self.suite.program).args(&self.suite.args);
         command
     }
 
-    /// A program that is one test.
+    /// Runs a program that is one test.
     fn run_once(&self, server: &Server<'_>, report: &mut Report) -> Result<()> {
         let test = self.suite.name().to_owned();
         let is_left_out = self.left_out.iter().any(|pattern| matches(pattern, &test));
@@ -108,7 +109,8 @@ impl Job {
         Ok(())
     }
 
-    /// A program of many tests: first those that should pass, then, if there is time, each of the others.
+    /// Runs a program of many tests: first those that should pass, then, if there is time, each of the
+    /// others.
     fn run_tests(&self, server: &Server<'_>, report: &mut Report) -> Result<()> {
         let (text, is_success) = program::output_of(self.command(server).arg("--gtest_list_tests"))?;
         let all = gtest::listed(&text);
@@ -152,7 +154,7 @@ impl Job {
         Ok(outcomes)
     }
 
-    /// Runs tests in one process, or, when one of them ends it, in as many as it takes.
+    /// Runs tests in one process or, if a test ends the process, in as many as necessary.
     fn outcomes_together(
         &self,
         server: &Server<'_>,
@@ -168,7 +170,7 @@ impl Job {
             let ended = program::run(&mut command, silence, |line| output.line(line))?;
             let interrupted = output.ended(&ended.how);
             if output.outcomes.is_empty() {
-                // What ends before its first test would do so for ever.
+                // A program that ends before its first test would do so every time.
                 let said = format!("{}\n{}", output.outside(), ended.how);
                 outcomes.extend(rest.into_iter().map(|test| (test, Outcome::Failed(said.clone()))));
                 return Ok(outcomes);

@@ -1,4 +1,4 @@
-//! The list of programs, and of what is left out.
+//! The list of programs, and of the tests that are left out.
 
 use serde::Deserialize;
 
@@ -6,10 +6,10 @@ use super::Store;
 use crate::Result;
 use crate::stock::Release;
 
-/// The list; its own comments say what each field means.
+/// The list; its comments explain each field.
 pub(super) const TEXT: &str = include_str!("list.toml");
 
-/// The list, read.
+/// The parsed list.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct List {
@@ -26,51 +26,51 @@ pub(super) struct List {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct Suite {
     pub(super) program: String,
-    /// What the command line, the page and `left-out` call it: the program's name without `ceph_test_` by
-    /// default.
+    /// The name on the command line, on the page and in `left-out`; by default the program's name
+    /// without `ceph_test_`.
     name: Option<String>,
     #[serde(default)]
     pub(super) args: Vec<String>,
     /// Environment variables.
     #[serde(default)]
     pub(super) env: Vec<(String, String)>,
-    /// OSDs of the server.
+    /// The number of OSDs of the server.
     #[serde(default = "one_osd")]
     pub(super) osds: u8,
     #[serde(default)]
     pub(super) judged: Judged,
     #[serde(default = "both_releases")]
     releases: Vec<Release>,
-    /// Whether `--quick` runs it.
+    /// Whether `--quick` runs this suite.
     #[serde(default)]
     pub(super) quick: bool,
-    /// Tests that `--quick` does not run all the same.
+    /// Tests that are left out with `--quick`.
     #[serde(default)]
     pub(super) slow: Vec<String>,
-    /// Whether each test has a process of its own.
+    /// Whether each test runs in a process of its own.
     #[serde(default)]
     pub(super) alone: bool,
 }
 
-/// What tells whether a program passed.
+/// The way to find out whether a program passed.
 #[derive(Deserialize, Clone, Copy, Default, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Judged {
-    /// What Google's test framework prints of each test.
+    /// By the output of Google's test framework for each test.
     #[default]
     Gtest,
-    /// The exit status of the program, which is one test.
+    /// By the exit status of the program, which is a single test.
     Status,
 }
 
-/// Tests that are not expected to pass, for one reason.
+/// Tests that are not expected to pass, for a common reason.
 #[derive(Deserialize, Clone)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct LeftOut {
     /// The heading on the page.
     pub(super) what: String,
     pub(super) why: String,
-    /// `SUITE TEST`, each of which may have `*` in it.
+    /// Entries of the form `SUITE TEST`, each part of which may contain `*`.
     pub(super) tests: Vec<String>,
     #[serde(default = "both_releases")]
     pub(super) releases: Vec<Release>,
@@ -78,7 +78,7 @@ pub(super) struct LeftOut {
     pub(super) stores: Vec<Store>,
 }
 
-/// Programs that are not run at all.
+/// Programs that are never run.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(super) struct NotRun {
@@ -103,13 +103,13 @@ impl List {
         toml::from_str(TEXT).map_err(|e| format!("xtask/src/suites/list.toml: {e}").into())
     }
 
-    /// All programs of a release that the list has a word for.
+    /// Returns all programs of a release that the list mentions.
     pub(super) fn programs(&self, release: Release) -> impl Iterator<Item = &str> {
         let run = self.suites.iter().filter(move |suite| suite.is_of(release)).map(|suite| &*suite.program);
         run.chain(self.not_run.iter().flat_map(|not| not.programs.iter().map(String::as_str)))
     }
 
-    /// What of a suite is left out, as patterns of tests.
+    /// Returns the tests of a suite that are left out, as patterns.
     pub(super) fn left_out<'a>(
         &'a self,
         suite: &'a Suite,
@@ -137,7 +137,7 @@ impl Suite {
     }
 }
 
-/// Whether a pattern, in which `*` stands for any text, matches the whole of `text`.
+/// Whether a pattern, in which `*` matches any text, matches the whole of `text`.
 pub(super) fn matches(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

@@ -1,9 +1,10 @@
-//! `cargo xtask test suites`: the test programs of Ceph's own (Debian's package `ceph-test`) against our
-//! server.
+//! `cargo xtask test suites`: runs Ceph's own test programs (Debian's package `ceph-test`) against
+//! Loligo's server.
 //!
-//! `list.toml` says which programs run and which of their tests are left out, and why; the same list is the
-//! page `docs/compatibility.md`. Each program of the list runs on a new server of each store. What a release
-//! has and the list does not name is an error, so that nothing is left out without a reason.
+//! `list.toml` lists the programs to run, and the tests that are left out, with the reasons; the page
+//! `docs/compatibility.md` is made from the same list. Each program of the list runs on a new server
+//! with each store. A program of a release that the list does not name is an error, so that nothing is
+//! left out without a reason.
 
 mod gtest;
 mod job;
@@ -26,7 +27,7 @@ use list::List;
 pub(crate) use page::write as write_page;
 pub(crate) use tally::Tally;
 
-/// What keeps the objects: `serve --store`.
+/// The object store of the server: `serve --store`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 enum Store {
@@ -45,21 +46,21 @@ impl Store {
     }
 }
 
-/// Which of the programs and tests are run.
+/// The choice of programs and tests to run.
 #[derive(Clone, Copy)]
 pub(crate) struct Choice<'a> {
     pub(crate) release: Release,
-    /// Part of the names of those that are run.
+    /// Runs only programs whose names contain this.
     pub(crate) name: Option<&'a str>,
-    /// Only what takes a few minutes, and nothing that is left out.
+    /// Runs only those that take a few minutes, and none that are left out.
     pub(crate) is_quick: bool,
 }
 
-/// Runs the programs that are chosen, several at a time: most of their time they sleep.
+/// Runs the chosen programs, several at a time: they sleep most of the time.
 pub(crate) fn run(choice: &Choice<'_>) -> Result<Tally> {
     let list = List::read()?;
     let root = Root::prepare(choice.release)?;
-    // As the tests have it built: alone it would have other features, and much would be compiled twice.
+    // Built as for the tests: by itself it would have other features, and much would be compiled twice.
     succeed(cargo().args(["test", "--quiet", "--workspace", "--no-run"]))?;
     let mut tally = Tally::new(choice.release);
     tally.unlisted = unlisted(&list, &root, choice.release)?;
@@ -85,7 +86,7 @@ pub(crate) fn run(choice: &Choice<'_>) -> Result<Tally> {
     Ok(tally)
 }
 
-/// Test programs of the release that the list says nothing of.
+/// Returns the release's test programs that the list does not mention.
 fn unlisted(list: &List, root: &Root, release: Release) -> Result<Vec<String>> {
     let known: BTreeSet<&str> = list.programs(release).collect();
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! The page `docs/compatibility.md`: the list, for people.
+//! The page `docs/compatibility.md`, made from the list.
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -58,7 +58,7 @@ fn text() -> Result<String> {
     Ok(page)
 }
 
-/// The program as it is called.
+/// The command line of the program.
 fn called(suite: &Suite) -> String {
     let env = suite.env.iter().map(|(name, value)| format!("{name}={value} "));
     let args = suite.args.iter().map(|arg| format!(" {arg}"));

@@ -1,4 +1,4 @@
-//! Runs a program to its end, or to its silence.
+//! Runs a program until it ends or hangs.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::process::{Command, Stdio};
@@ -11,16 +11,17 @@ use crate::Result;
 /// How a program ended.
 pub(super) struct Ended {
     pub(super) is_success: bool,
-    /// For people.
+    /// A description for people.
     pub(super) how: String,
 }
 
-/// Gives each line that the program prints, to stdout or stderr, to `line`. A program that prints nothing for
-/// `silence` is killed.
+/// Passes each line that the program prints to stdout or stderr to `line`. Kills a program that prints
+/// nothing for `silence`.
 pub(super) fn run(command: &mut Command, silence: Duration, mut line: impl FnMut(&str)) -> Result<Ended> {
     let (from, to) = std::io::pipe()?;
     let child = command.stdin(Stdio::null()).stdout(to.try_clone()?).stderr(to).spawn();
-    // The command holds the pipe's other ends, and the program's end shows only when they are closed.
+    // The command holds the other ends of the pipe; until they are closed, the reader does not see the
+    // program's end.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     let mut child = child?;
     let (lines, printed) = channel();
@@ -54,7 +55,7 @@ pub(super) fn run(command: &mut Command, silence: Duration, mut line: impl FnMut
     Ok(Ended { is_success: status.success() && !is_hung, how })
 }
 
-/// What a program prints to stdout, and how it ended.
+/// Returns the stdout of a program, and whether it succeeded.
 pub(super) fn output_of(command: &mut Command) -> Result<(String, bool)> {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn()?;
     let mut bytes = Vec::new();

@@ -1,4 +1,4 @@
-//! A server for one test program, which sees it from inside its release's folder.
+//! A server for one test program, which accesses it from inside its release's folder.
 
 use std::fs;
 use std::path::PathBuf;
@@ -11,10 +11,10 @@ use crate::Result;
 use crate::process::workspace;
 use crate::stock::Root;
 
-/// How long a server may take until it is ready, and until it has ended.
+/// The time that a server may take to start, and to end.
 const READY_MAX: Duration = Duration::from_secs(20);
 
-/// A running server; it ends, and its folder is removed, when this is dropped.
+/// A running server. Dropping it ends the server and removes its folder.
 pub(super) struct Server<'a> {
     root: &'a Root,
     dir: PathBuf,
@@ -22,7 +22,7 @@ pub(super) struct Server<'a> {
 }
 
 impl<'a> Server<'a> {
-    /// Starts a new server that shows so many OSDs, with a pool `rbd`, in a folder of this name.
+    /// Starts a new server with this number of OSDs and a pool `rbd`, in a folder with this name.
     pub(super) fn start(root: &'a Root, store: Store, osds: u8, name: &str) -> Result<Self> {
         let dir = std::env::temp_dir().join(format!("loligo-suites.{}.{name}", std::process::id()));
         root.make_dir(&dir)?;
@@ -55,12 +55,12 @@ impl<'a> Server<'a> {
         Err(format!("the server is not ready after {} s: {}", READY_MAX.as_secs(), self.log()).into())
     }
 
-    /// What the server has printed.
+    /// The output of the server.
     pub(super) fn log(&self) -> String {
         fs::read_to_string(self.dir.join("serve.log")).unwrap_or_default()
     }
 
-    /// The server's own configuration, with its paths as they are inside the release's folder.
+    /// Writes the server's configuration with paths as they are inside the release's folder.
     fn write_conf(&self) -> Result<()> {
         let text = fs::read_to_string(self.dir.join("data/ceph.conf"))?;
         let outside = fs::canonicalize(self.root.path())?.display().to_string();
@@ -72,14 +72,14 @@ impl<'a> Server<'a> {
         self.dir.join("client.conf")
     }
 
-    /// A program of the release that is told of the server.
+    /// Returns a command for a program of the release, with the server's configuration.
     pub(super) fn program(&self, name: &str) -> Command {
         let mut command = self.root.program("env");
         command.arg(format!("CEPH_CONF={}", self.conf().display())).arg(name);
         command
     }
 
-    /// `None` while it runs.
+    /// The exit status; none while the server runs.
     pub(super) fn ended(&mut self) -> Option<String> {
         self.child.try_wait().ok().flatten().map(|status| status.to_string())
     }
@@ -88,8 +88,8 @@ impl<'a> Server<'a> {
 impl Drop for Server<'_> {
     fn drop(&mut self) {
         let pid = self.child.id();
-        // SAFETY: kill takes two numbers and touches no memory of ours; nobody has waited for this child yet,
-        // or it is gone.
+        // SAFETY: kill takes two numbers and accesses no memory of this process. This child has not been
+        // waited for, or it is gone.
         unsafe { libc::kill(pid.cast_signed(), libc::SIGTERM) };
         let deadline = Instant::now() + READY_MAX;
         while self.ended().is_none() {

@@ -1,4 +1,4 @@
-//! What all jobs together found.
+//! The combined results of all jobs.
 
 use std::time::Duration;
 
@@ -6,18 +6,18 @@ use super::gtest::Outcome;
 use super::job::{Job, Report};
 use crate::stock::Release;
 
-/// Counts, and names where a count is not enough.
+/// The counts, and the names of tests where a count is not enough.
 pub(crate) struct Tally {
     release: Release,
     pub(crate) passed: u64,
-    /// What failed, with what it said.
+    /// The failed tests, with their output.
     failed: Vec<(String, String)>,
     skipped: Vec<String>,
     passing: Vec<String>,
     times: Vec<(Duration, String)>,
     left_out: u64,
     unused: Vec<String>,
-    /// Programs that the list has no word for.
+    /// Programs that the list does not mention.
     pub(super) unlisted: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ impl Tally {
         }
     }
 
-    /// Adds what a job found, and prints a line of it.
+    /// Adds the results of a job, and prints a line about it.
     pub(super) fn add(&mut self, job: &Job, report: Report) {
         let suite = format!("{} {}", job.store.name(), job.suite.name());
         let (passed, failed) = (self.passed, self.failed.len());
@@ -61,7 +61,7 @@ impl Tally {
         self.unused.extend(report.unused.iter().map(|pattern| format!("{suite} {pattern}")));
     }
 
-    /// Tests that failed, and programs that are on no list.
+    /// The number of failed tests and of programs that the list does not mention.
     pub(crate) fn failures(&self) -> u64 {
         (self.failed.len() + self.unlisted.len()) as u64
     }

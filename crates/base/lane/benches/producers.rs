@@ -1,15 +1,15 @@
-//! What a push costs: `cargo bench -p loligo-lane --bench producers`
+//! Measures the cost of a push: `cargo run --release -p loligo-lane --example producers`
 //!
-//! N threads push to one queue and do other work; who is told to run the queue does so at once, with all that
-//! is there. Side by side, in rounds:
+//! N threads push to one queue and do other work; a thread that is told to run the queue does so at
+//! once, with all queued items. Compared side by side, in rounds:
 //!
 //! - `lane`;
 //! - `queue lock`: a queue and its bit under a mutex that is held for nothing else;
 //! - `one lock`: a mutex for the queue that is also held while it is run.
 //!
-//! Figures: pushes per second, processor time per push (all work included), and how long threads waited for
-//! the lock, by the lock's own account. With `idle` as an argument there is no other work and runs are free:
-//! the bare cost of a push with its part of a run.
+//! Figures: pushes per second, CPU time per push (all work included), and how long threads waited for
+//! the lock, as the lock counts it. With the argument `idle` there is no other work and runs are free:
+//! the bare cost of a push with its share of a run.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -34,12 +34,12 @@ const ROUND: Duration = Duration::from_millis(500);
 const ROUNDS: usize = 5;
 const RUN_BUDGET: usize = 256;
 
-/// How long things take that are not the queue's.
+/// Durations of the work outside the queue.
 #[derive(Clone, Copy)]
 struct Work {
-    /// A producer between two pushes.
+    /// A producer's work between two pushes.
     between_ns: u64,
-    /// A run, and each item of it: a system call that takes many messages.
+    /// A run, and each item of it: models a system call that sends many messages.
     run_ns: u64,
     item_ns: u64,
 }
@@ -49,7 +49,7 @@ const IDLE: Work = Work { between_ns: 0, run_ns: 0, item_ns: 0 };
 
 /// A queue that its producers run.
 trait Queue: Sync {
-    /// Pushes and, if nobody else does, runs. False if there was no room.
+    /// Pushes, and runs the queue if no other thread does. False if there was no room.
     fn push(&self, item: Item, work: Work) -> bool;
 }
 
@@ -131,7 +131,7 @@ fn measure(threads: usize, work: Work, queue: &impl Queue) -> Figures {
     }
 }
 
-/// Processor time of this process so far, in Linux's ticks of 10 ms.
+/// The CPU time of this process so far, in Linux's ticks of 10 ms.
 fn processor_time() -> Duration {
     let stat = std::fs::read_to_string("/proc/self/stat").expect("procfs");
     let fields: Vec<&str> = stat.rsplit(')').next().expect("a name").split_whitespace().collect();

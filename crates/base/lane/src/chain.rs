@@ -1,13 +1,13 @@
-//! Items taken out of an inbox, in order.
+//! A chain: items taken out of an inbox, in order.
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::{iter, mem, ptr};
 
-/// An item on its way through the lane, alone in its allocation.
+/// An item in the lane, in an allocation of its own.
 pub(crate) struct Node<T> {
     pub(crate) item: T,
-    /// In the inbox: the node pushed before this one. In a chain: the one pushed after it.
+    /// In the inbox: the node pushed before this one. In a chain: the node pushed after this one.
     pub(crate) next: *mut Node<T>,
 }
 
@@ -17,8 +17,8 @@ impl<T> Node<T> {
     }
 }
 
-/// Nodes in the order in which they are to be run. Whatever moves nodes from one chain to another allocates
-/// and frees nothing, so it may be done under a lock.
+/// Nodes in the order in which they are to be run. Moving nodes from one chain to another allocates and
+/// frees nothing, so it may be done under a lock.
 ///
 /// Invariant: `first`, and each node's `next`, is null or a node from `Box::into_raw` that belongs to this
 /// chain alone; following `next` from `first` passes `len` nodes, the last of which is `last`. `last` is
@@ -38,16 +38,16 @@ impl<T> Chain<T> {
         Self { first: ptr::null_mut(), last: ptr::null_mut(), len: 0, _owned: PhantomData }
     }
 
-    /// Turns the inbox's list round: from the newest node first to the oldest first.
+    /// Reverses the inbox's list, from newest first to oldest first.
     ///
     /// # Safety
-    /// `newest` and what follows it by `next`, up to null, are nodes from `Box::into_raw` that nobody else
-    /// will touch.
+    /// `newest` and the nodes that follow it by `next`, up to null, come from `Box::into_raw`, and no
+    /// other thread accesses them.
     pub(crate) unsafe fn from_newest(newest: *mut Node<T>) -> Self {
         let mut chain = Self { last: newest, ..Self::new() };
         let mut node = newest;
         while !node.is_null() {
-            // SAFETY: the caller gives us the node.
+            // SAFETY: the caller passes ownership of the node.
             let older = mem::replace(unsafe { &mut (*node).next }, chain.first);
             chain.first = mem::replace(&mut node, older);
             chain.len += 1;
@@ -78,8 +78,8 @@ impl<T> Chain<T> {
 
     /// The first item.
     pub(crate) fn first_mut(&mut self) -> Option<&mut T> {
-        // SAFETY: `first` is null or a node of this chain, which we have exclusively as long as the reference
-        // lives.
+        // SAFETY: `first` is null or a node of this chain, which is borrowed mutably as long as the
+        // reference lives.
         unsafe { self.first.as_mut() }.map(|node| &mut node.item)
     }
 
@@ -98,14 +98,14 @@ impl<T> Chain<T> {
         if self.first.is_null() {
             return None;
         }
-        // SAFETY: the node is ours, and leaves the chain here.
+        // SAFETY: the chain owns the node, which leaves it here.
         let mut node = unsafe { Box::from_raw(self.first) };
         self.first = mem::replace(&mut node.next, ptr::null_mut());
         self.len -= 1;
         Some(node)
     }
 
-    /// Takes out the first nodes: `len_max` of them, or all if there are fewer.
+    /// Removes and returns the first `len_max` nodes, or all if there are fewer.
     pub(crate) fn split_front(&mut self, len_max: usize) -> Self {
         if len_max >= self.len {
             return mem::replace(self, Self::new());
@@ -121,17 +121,17 @@ impl<T> Chain<T> {
             front.first = mem::replace(&mut self.first, next);
             front.len = len_max;
             self.len -= len_max;
-            // SAFETY: `last` is a node that we have just passed.
+            // SAFETY: `last` is a node that was just passed.
             unsafe { (*front.last).next = ptr::null_mut() };
         }
         front
     }
 
-    /// Takes out the first node whose item matches.
+    /// Removes and returns the first node whose item matches.
     pub(crate) fn remove(&mut self, mut matches: impl FnMut(&T) -> bool) -> Option<Box<Node<T>>> {
         let mut before: *mut Node<T> = ptr::null_mut();
         let mut node = self.first;
-        // SAFETY: `node` is null or a node of this chain, which we have exclusively.
+        // SAFETY: `node` is null or a node of this chain, which is borrowed mutably.
         while let Some(candidate) = unsafe { node.as_ref() } {
             if matches(&candidate.item) {
                 return Some(self.unlink(before, node));
@@ -141,7 +141,8 @@ impl<T> Chain<T> {
         None
     }
 
-    /// Takes out a node of this chain; `before` is the node before it, or null if it is the first.
+    /// Removes and returns a node of this chain; `before` is the node before it, or null if it is the
+    /// first.
     fn unlink(&mut self, before: *mut Node<T>, node: *mut Node<T>) -> Box<Node<T>> {
         if before.is_null() {
             return self.pop().expect("the node is in the chain");

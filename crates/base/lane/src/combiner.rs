@@ -1,4 +1,4 @@
-//! A lock whose contenders leave their work to its owner.
+//! A combining lock: contenders leave their work to the lock's owner.
 
 use std::mem;
 use std::ops::{ControlFlow, Deref, DerefMut};
@@ -11,8 +11,8 @@ use crate::inbox::Inbox;
 use crate::room::Room;
 use crate::sync::{LeafGuard, LeafLock};
 
-/// A lock that nobody need wait for: whoever finds it taken leaves what he wanted done, and whoever has it
-/// does that.
+/// A lock for which no thread needs to wait: a thread that finds it held leaves an item, and the lock's
+/// owner processes it.
 ///
 /// ```text
 /// try_lock ──▶ Some: serve what was left before, do one's own, release ──▶ false: done
@@ -22,16 +22,16 @@ use crate::sync::{LeafGuard, LeafLock};
 ///                                  └───▶ Err (shut, or no room): lock, which waits
 /// ```
 ///
-/// So nothing is left behind by those who, after a [`release`](Combined::release) that says true, see to it
-/// that somebody [calls](Combiner::call). What one thread does comes in the order in which it does it, if it
-/// does nothing itself while something is left from before ([`Combined::serve`] says).
+/// Nothing is left behind if, after each [`release`](Combined::release) that returns true, some thread
+/// [calls](Combiner::call). The items of one thread are processed in its order, provided that it does
+/// none of its own work while earlier items are left (see [`Combined::serve`]).
 ///
 /// # Why nothing is lost
-/// He who leaves adds his item and then, in one step, takes the lock or marks it as called. All that is done
-/// to the lock's word are read-modify-writes, which come one after another: the mark is seen by the release
-/// of him who had the lock then, and with it the item. If by then somebody else has the lock he calls that
-/// one in turn. So a release costs no more than that of a lock: who finds no mark knows that there is nothing
-/// to look for.
+/// A contender adds its item and then, in one step, takes the lock or marks it as called. All changes of
+/// the lock's word are read-modify-write operations, which have one total order: the owner's release
+/// sees the mark, and with it the item. If another thread has taken the lock by the time the old owner
+/// calls, the call marks the lock for that thread in turn. A release therefore costs no more than that
+/// of a plain lock: if it finds no mark, there is nothing to look for.
 pub struct Combiner<S, T> {
     inbox: Inbox<T>,
     room: Room,
@@ -41,27 +41,28 @@ pub struct Combiner<S, T> {
 
 struct Shared<S, T> {
     state: S,
-    /// Left before what is in the inbox.
+    /// Items left before those in the inbox.
     taken: Chain<T>,
-    /// What remains of what was done, to be freed after the release.
+    /// Processed items, to be freed after the release.
     done: Chain<T>,
 }
 
-/// The lock of a [`Combiner`]. To be given back by [`release`](Self::release); dropped, it says nothing of
-/// what was left.
+/// The held lock of a [`Combiner`]. To be released with [`release`](Self::release): dropping it does not
+/// report whether items are left.
 pub struct Combined<'a, S, T> {
     shared: LeafGuard<'a, Shared<S, T>>,
     combiner: &'a Combiner<S, T>,
 }
 
-/// Things that were left and not done, to be dropped where that may take time.
+/// Items that were left and not processed, to be dropped at a point where that may take time.
 pub struct Discarded<T> {
     _chain: Chain<T>,
 }
 
 impl<S, T> Combiner<S, T> {
-    /// A free lock around `state`, with which nothing can be left until it is [opened](Combined::open).
-    /// `bound` is for what is left and not done yet; `weigh` must be quick and say the same each time.
+    /// Creates a free lock around `state`. No item can be left until the combiner is
+    /// [opened](Combined::open). `bound` applies to the items left and not processed yet; `weigh` must
+    /// be fast and return the same value for the same item each time.
     pub fn new(class: &'static Class, bound: Bound, weigh: fn(&T) -> usize, state: S) -> Self {
         let inbox = Inbox::new();
         drop(inbox.close());
@@ -69,36 +70,39 @@ impl<S, T> Combiner<S, T> {
         Self { inbox, room: Room::new(bound), weigh, lock }
     }
 
-    /// The lock, if it is free.
+    /// Takes the lock if it is free.
     #[inline]
     #[track_caller]
     pub fn try_lock(&self) -> Option<Combined<'_, S, T>> {
         Some(self.guard(self.lock.try_lock()?))
     }
 
-    /// The lock, if it is free; else whoever has it will know that something was left.
+    /// Takes the lock if it is free; otherwise marks it as called, so that the owner's release looks for
+    /// items left.
     #[track_caller]
     pub fn call(&self) -> Option<Combined<'_, S, T>> {
         Some(self.guard(self.lock.try_lock_or_call()?))
     }
 
-    /// The lock. Waits for it.
+    /// Takes the lock, and waits for it if it is held.
     #[track_caller]
     pub fn lock(&self) -> Combined<'_, S, T> {
         self.guard(self.lock.lock())
     }
 
-    /// Leaves something for whoever has the lock. If it is free by now, that is the caller.
+    /// Leaves an item for the lock's owner. If the lock is free by now, returns it: the caller is the
+    /// owner.
     ///
     /// # Errors
-    /// Gives it back if the inbox is shut or has no room for it.
+    /// Returns the item if the inbox is shut or has no room for it.
     #[track_caller]
     pub fn leave(&self, item: T) -> Result<Option<Combined<'_, S, T>>, T> {
         let bytes = (self.weigh)(&item);
         if !self.room.admit(bytes) {
             return Err(item);
         }
-        // The inbox's own bit is of no use here: the lock says whether somebody is concerned.
+        // The inbox's `BUSY` bit is not used here: the lock's word tells whether a thread is
+        // responsible.
         match self.inbox.push(Node::new(item)) {
             Ok(_) => Ok(self.call()),
             Err(node) => {
@@ -108,7 +112,7 @@ impl<S, T> Combiner<S, T> {
         }
     }
 
-    /// Things left and not done, at some moment during the call.
+    /// The number of items left and not processed, at some moment during the call.
     pub fn left(&self) -> usize {
         self.room.items()
     }
@@ -120,12 +124,12 @@ impl<S, T> Combiner<S, T> {
 }
 
 impl<S, T> Combined<'_, S, T> {
-    /// Does what was left, in order, at most `items_max` things: `f` is given the state and one after
-    /// another, and breaks if it cannot do that one now. What is then left of them is freed after the lock's
-    /// release.
+    /// Processes the items left, in order, at most `items_max` of them: calls `f` with the state and
+    /// each item. `f` breaks if it cannot process that item now. Processed items are freed after the
+    /// lock's release.
     ///
-    /// Turning the inbox round takes a step for each thing in it, at most the bound's number. Returns whether
-    /// all has been done that was there when this was called.
+    /// Reversing the inbox takes a step for each item in it, at most the bound's number. Returns whether
+    /// all items that were left before this call have been processed.
     #[inline]
     pub fn serve(&mut self, items_max: usize, f: impl FnMut(&mut S, &mut T) -> ControlFlow<()>) -> bool {
         self.is_clear() || self.serve_some(items_max, f)
@@ -152,31 +156,31 @@ impl<S, T> Combined<'_, S, T> {
         taken.is_empty()
     }
 
-    /// Whether nothing is left.
+    /// Whether no items are left.
     #[inline]
     pub fn is_clear(&self) -> bool {
         self.shared.taken.is_empty() && !self.combiner.inbox.has_nodes()
     }
 
-    /// Whether things can be left.
+    /// Whether items can be left.
     #[inline]
     pub fn is_open(&self) -> bool {
         !self.combiner.inbox.is_closed()
     }
 
-    /// From now on things can be left.
+    /// Allows items to be left from now on.
     pub fn open(&mut self) {
         self.combiner.inbox.reopen();
     }
 
-    /// From now on nothing can be left, and everybody waits for the lock. What was left before remains to be
-    /// done.
+    /// Refuses items from now on, so that contenders wait for the lock. Items left before remain to be
+    /// processed.
     pub fn shut(&mut self) {
         let last = self.combiner.inbox.close();
         self.shared.taken.append(last);
     }
 
-    /// Takes out what was left without doing it.
+    /// Removes the items left without processing them.
     #[must_use = "is to be dropped after the lock's release"]
     pub fn discard(&mut self) -> Discarded<T> {
         let mut chain = mem::replace(&mut self.shared.taken, Chain::new());
@@ -186,8 +190,8 @@ impl<S, T> Combined<'_, S, T> {
         Discarded { _chain: chain }
     }
 
-    /// Releases the lock. Whether something is left: then the caller sees to it that somebody
-    /// [calls](Combiner::call).
+    /// Releases the lock. Returns true if items may be left: then the caller must see to it that some
+    /// thread [calls](Combiner::call).
     #[inline]
     #[must_use = "what is left is to be done by somebody"]
     pub fn release(self) -> bool {

@@ -1,13 +1,13 @@
-//! Errors of a push.
+//! The error of a push.
 
 use std::fmt;
 
 use thiserror::Error;
 
-/// Why an item was not taken; it comes back.
+/// The reason why an item was refused. Contains the item.
 #[derive(Clone, Copy, PartialEq, Eq, Error)]
 pub enum PushError<T> {
-    /// The lane holds as many items or bytes as it may.
+    /// The lane has reached its bound of items or bytes.
     #[error("the lane is full")]
     Full(T),
     /// The lane was closed.
@@ -16,7 +16,7 @@ pub enum PushError<T> {
 }
 
 impl<T> PushError<T> {
-    /// The item that was not taken.
+    /// Returns the refused item.
     pub fn into_inner(self) -> T {
         match self {
             PushError::Full(item) | PushError::Closed(item) => item,
@@ -24,7 +24,7 @@ impl<T> PushError<T> {
     }
 }
 
-// By hand: an item need not be printable for `expect` to work.
+// By hand, so that `expect` works with items that do not implement `Debug`.
 impl<T> fmt::Debug for PushError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -1,34 +1,34 @@
-//! The part of a lane that producers push to.
+//! The inbox: the part of a lane that producers push to.
 
 use std::ptr;
 
 use crate::chain::{Chain, Node};
 use crate::sync::{AcqRel, Acquire, AtomicPtr, Relaxed};
 
-/// What a producer has to do after a push.
+/// The duty of a producer after a push.
 #[must_use = "a lane that is not run when it says Submit stands still"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Run the lane, or have it run: nobody else has been asked to.
+    /// Run the lane, or submit it to a worker: no worker is responsible for it yet.
     Submit,
-    /// Nothing: somebody runs the lane or has been asked to, and will come upon the item.
+    /// Nothing: a worker runs the lane or has been asked to, and will find the item.
     Nothing,
 }
 
-/// Where producers leave items, without a lock: one word.
+/// A lock-free stack of one word, to which producers push items.
 ///
-/// | `head` | the inbox is | somebody has been told to run the lane, or runs it |
+/// | `head` | the inbox is | a worker runs the lane, or has been asked to |
 /// |---|---|---|
 /// | 0 | empty | no |
 /// | `BUSY` | empty | yes |
-/// | `CLOSED` | empty for ever | no |
-/// | `CLOSED + BUSY` | empty for ever | yes |
+/// | `CLOSED` | empty forever | no |
+/// | `CLOSED + BUSY` | empty forever | yes |
 /// | the newest node's address | not empty; older nodes follow by `next`, the oldest's is null | yes |
 ///
-/// `push` and `kick` may be called by anybody at any time. All else is done by one thread at a time, namely
-/// under the lane's lock (or a [`Combiner`](crate::Combiner)'s, which has no use for `BUSY`); so between two
-/// looks of that thread the word changes only as these two change it: never from an address to anything but
-/// another, and never from `BUSY` to 0.
+/// `push` and `kick` may be called by any thread at any time. All other methods are called by one thread
+/// at a time, under the lane's lock (or a [`Combiner`](crate::Combiner)'s, which does not use `BUSY`).
+/// Between two loads by that thread, therefore, only `push` and `kick` change the word: an address
+/// changes only to another address, and `BUSY` never changes to 0.
 pub(crate) struct Inbox<T> {
     head: AtomicPtr<Node<T>>,
 }
@@ -47,7 +47,7 @@ impl<T> Inbox<T> {
         Self { head: AtomicPtr::new(state(IDLE)) }
     }
 
-    /// Adds a node. Gives it back if the inbox is closed.
+    /// Adds a node. Returns it if the inbox is closed.
     #[inline]
     pub(crate) fn push(&self, mut node: Box<Node<T>>) -> Result<Action, Box<Node<T>>> {
         let mut head = self.head.load(Relaxed);
@@ -57,17 +57,17 @@ impl<T> Inbox<T> {
             }
             node.next = if is_node(head) { head } else { ptr::null_mut() };
             let new = Box::into_raw(node);
-            // Release: whoever takes the node sees what is in it.
+            // Release: the thread that takes the node sees its contents.
             match self.head.compare_exchange_weak(head, new, AcqRel, Relaxed) {
                 Ok(_) => return Ok(action(head)),
                 Err(now) => head = now,
             }
-            // SAFETY: from `into_raw` just above; it was not published.
+            // SAFETY: from `into_raw` just above, and not published.
             node = unsafe { Box::from_raw(new) };
         }
     }
 
-    /// Sees to it that somebody is concerned with the lane.
+    /// Makes the lane busy. Returns Submit if it was idle.
     pub(crate) fn kick(&self) -> Action {
         let mut head = self.head.load(Relaxed);
         while is_idle(head) {
@@ -80,19 +80,19 @@ impl<T> Inbox<T> {
         Action::Nothing
     }
 
-    /// Takes all nodes. Under the lane's lock.
+    /// Takes all nodes. Called under the lane's lock.
     pub(crate) fn take(&self) -> Chain<T> {
         if !is_node(self.head.load(Relaxed)) {
             return Chain::new();
         }
-        // It can only have become another node since.
+        // The address can only have changed to another node's.
         let newest = self.head.swap(state(BUSY), Acquire);
-        // SAFETY: the swap has made the nodes ours; each comes from `into_raw` in `push`.
+        // SAFETY: the swap has made the nodes ours; each one comes from `into_raw` in `push`.
         unsafe { Chain::from_newest(newest) }
     }
 
-    /// Declares that nobody is concerned with the lane any more; false if that is wrong, as nodes have come.
-    /// Under the lane's lock, by whoever runs the lane.
+    /// Makes the lane idle. Returns false, with no effect, if there are nodes. Called under the lane's
+    /// lock by the worker that runs the lane.
     pub(crate) fn rest(&self) -> bool {
         let head = self.head.load(Relaxed);
         if is_node(head) {
@@ -102,7 +102,7 @@ impl<T> Inbox<T> {
         self.head.compare_exchange(head, idle, AcqRel, Relaxed).is_ok()
     }
 
-    /// Takes all nodes and refuses any more. Under the lane's lock.
+    /// Takes all nodes and refuses new ones. Called under the lane's lock.
     pub(crate) fn close(&self) -> Chain<T> {
         let mut head = self.head.load(Relaxed);
         loop {
@@ -118,12 +118,12 @@ impl<T> Inbox<T> {
         }
     }
 
-    /// Takes nodes again after a close. Under the lane's lock.
+    /// Accepts nodes again after a close. Called under the lane's lock.
     pub(crate) fn reopen(&self) {
         let head = self.head.load(Relaxed);
         if is_closed(head) {
-            // As long as it is closed only whoever has the lock changes it, and `kick`, which adds a bit that
-            // is set here.
+            // While the inbox is closed, the word is changed only by the lock's owner and by `kick`,
+            // which sets a bit that is set here too.
             self.head.store(state(BUSY), Relaxed);
         }
     }
@@ -164,7 +164,7 @@ fn is_closed<T>(head: *mut Node<T>) -> bool {
     !is_node(head) && head.addr() & CLOSED != 0
 }
 
-/// What the one who made a lane busy, or found it so, must do.
+/// The action for a push or kick that replaced `head`.
 fn action<T>(head: *mut Node<T>) -> Action {
     if is_idle(head) { Action::Submit } else { Action::Nothing }
 }

@@ -1,4 +1,4 @@
-//! The lane: a bounded queue that tells when it must be run.
+//! The lane: a bounded queue that tells its producers when it must be run.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -12,7 +12,7 @@ use crate::room::Room;
 use crate::sync::Lock;
 use crate::{Action, Bound, PushError};
 
-/// A bounded queue that says when it must be run. See the crate's documentation.
+/// A bounded queue that tells its producers when it must be run. See the crate's documentation.
 pub struct Lane<T> {
     pub(crate) inbox: Inbox<T>,
     room: Room,
@@ -20,36 +20,38 @@ pub struct Lane<T> {
     pub(crate) taken: Lock<Taken<T>>,
 }
 
-/// What has left the inbox, and who runs the lane.
+/// The items that have left the inbox, and whether a run is under way. Guarded by the lane's lock.
 pub(crate) struct Taken<T> {
-    /// Before everything in the inbox.
+    /// Items older than everything in the inbox, in order.
     pub(crate) chain: Chain<T>,
-    /// Somebody has a [`Run`](crate::Run). Then the inbox is busy.
+    /// A [`Run`](crate::Run) exists. The inbox is then not idle.
     pub(crate) running: bool,
-    /// An empty buffer, kept so that a run in batches need not allocate one.
+    /// An empty buffer, kept so that a run in batches does not allocate one.
     pub(crate) spare: VecDeque<T>,
 }
 
-/// Items for which a lane keeps a buffer: enough for the usual batch, little for a thousand idle lanes.
+/// The largest buffer, in items, that a lane keeps: enough for the usual batch, little for a thousand
+/// idle lanes.
 pub(crate) const SPARE_ITEMS_MAX: usize = 256;
 
 impl<T> Lane<T> {
-    /// An idle lane for up to `items_max` items that weigh nothing. `class` is that of the lock which runs
-    /// and removals take.
+    /// Creates an idle lane for up to `items_max` items that weigh nothing. `class` is the class of the
+    /// lock that runs and removals take.
     pub fn new(class: &'static Class, items_max: usize) -> Self {
         Self::weighed(class, Bound { items: items_max, bytes: usize::MAX }, |_| 0)
     }
 
-    /// An idle lane that counts the bytes of its items. `weigh` must be quick and say the same each time.
+    /// Creates an idle lane that counts the bytes of its items. `weigh` must be fast and return the same
+    /// value for the same item each time.
     pub fn weighed(class: &'static Class, bound: Bound, weigh: fn(&T) -> usize) -> Self {
         let taken = Taken { chain: Chain::new(), running: false, spare: VecDeque::new() };
         Self { inbox: Inbox::new(), room: Room::new(bound), weigh, taken: Lock::new(class, taken) }
     }
 
-    /// Puts an item at the end. Takes no lock and never waits.
+    /// Appends an item. Takes no lock and never waits.
     ///
     /// # Errors
-    /// Gives the item back if the lane is full or closed.
+    /// Returns the item if the lane is full or closed.
     #[inline]
     pub fn push(&self, item: T) -> Result<Action, PushError<T>> {
         let bytes = self.weight(&item);
@@ -62,11 +64,11 @@ impl<T> Lane<T> {
         })
     }
 
-    /// Puts items back in front, in their order: what a run took and could not finish. Not refused at the
-    /// bound, since the items had been admitted before.
+    /// Puts items that a run took and could not finish back in front, in their order. The bound does not
+    /// apply, since the items were admitted before.
     ///
     /// # Errors
-    /// Gives the items back if the lane is closed.
+    /// Returns the items if the lane is closed.
     pub fn requeue(&self, items: VecDeque<T>) -> Result<Action, PushError<VecDeque<T>>> {
         let bytes = items.iter().map(|item| self.weight(item)).sum();
         let chain: Chain<T> = items.into_iter().collect();
@@ -82,15 +84,15 @@ impl<T> Lane<T> {
         Ok(self.inbox.kick())
     }
 
-    /// Asks for a run without an item: something else has come up that the runner looks after. Takes no lock.
+    /// Requests a run without adding an item: the runner has other work to do. Takes no lock.
     pub fn kick(&self) -> Action {
         self.inbox.kick()
     }
 
-    /// Takes out the first item that matches, wherever it is in the queue; an item that a run has taken is
-    /// out of reach.
+    /// Removes the first item that matches, wherever it is in the queue. Items that a run has taken out
+    /// are not found.
     ///
-    /// `matches` is called under the lane's lock: it may compare, not more.
+    /// `matches` is called under the lane's lock: it must do no more than compare.
     pub fn remove(&self, matches: impl FnMut(&T) -> bool) -> Option<T> {
         let mut taken = self.taken.lock();
         self.gather(&mut taken);
@@ -99,7 +101,7 @@ impl<T> Lane<T> {
         Some(self.released(node.item))
     }
 
-    /// Takes out all items, in their order.
+    /// Removes and returns all items, in their order.
     pub fn drain(&self) -> VecDeque<T> {
         let mut taken = self.taken.lock();
         self.gather(&mut taken);
@@ -108,8 +110,8 @@ impl<T> Lane<T> {
         self.unpacked(chain)
     }
 
-    /// Takes out all items and refuses every push from now on. A run that is under way goes on with what it
-    /// has taken.
+    /// Removes and returns all items, and refuses every push from now on. A run in progress continues
+    /// with the items it has taken out.
     pub fn close(&self) -> VecDeque<T> {
         let mut taken = self.taken.lock();
         let mut chain = mem::replace(&mut taken.chain, Chain::new());
@@ -118,7 +120,8 @@ impl<T> Lane<T> {
         self.unpacked(chain)
     }
 
-    /// Items in the queue, at some moment during the call; among them those whose push is just under way.
+    /// The number of queued items at some moment during the call, including items whose push is in
+    /// progress.
     pub fn len(&self) -> usize {
         self.room.items()
     }
@@ -128,25 +131,25 @@ impl<T> Lane<T> {
         self.len() == 0
     }
 
-    /// Bytes in the queue, at some moment during the call; 0 if the lane does not count them.
+    /// The queued bytes at some moment during the call; 0 if the lane does not count bytes.
     pub fn bytes(&self) -> usize {
         self.room.bytes()
     }
 
-    /// Moves what is in the inbox behind what was taken from it before.
+    /// Moves the inbox's items behind those that were taken from it before.
     #[inline]
     pub(crate) fn gather(&self, taken: &mut Taken<T>) {
         taken.chain.append(self.inbox.take());
     }
 
-    /// Counts an item that has been taken out.
+    /// Uncounts an item that has been taken out, and returns it.
     #[inline]
     pub(crate) fn released(&self, item: T) -> T {
         self.room.release(1, self.weight(&item));
         item
     }
 
-    /// Moves the items of a chain that has been taken out to the end of a buffer.
+    /// Moves the items of a chain that has been taken out to the end of a buffer, and uncounts them.
     pub(crate) fn unpack(&self, chain: Chain<T>, buffer: &mut VecDeque<T>) {
         let (items, before) = (chain.len(), buffer.len());
         if items == 0 {
@@ -163,8 +166,8 @@ impl<T> Lane<T> {
         items
     }
 
-    /// Puts the items in front, unless the lane is closed: then they come back, to be dropped without the
-    /// lock.
+    /// Puts the items in front. If the lane is closed, returns them, so that the caller drops them
+    /// without the lock.
     pub(crate) fn put_in_front(&self, taken: &mut Taken<T>, mut chain: Chain<T>, bytes: usize) -> Chain<T> {
         if self.inbox.is_closed() {
             return chain;

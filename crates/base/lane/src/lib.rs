@@ -1,9 +1,10 @@
-//! A lane: a queue with one bit, "somebody runs it".
+//! A lane: a queue with one bit that tells whether a worker is responsible for running it.
 //!
-//! Whoever has something for a connection, a placement group, a sequencer or a device pushes it and leaves;
-//! exactly one worker at a time runs what is there, in order. [`Lane::push`] says what the producer must do:
-//! [`Action::Submit`]: run the lane, or have it run by a worker of its choice; [`Action::Nothing`]: somebody
-//! will. No push is lost: a run ends in the same step in which the lane is seen to be empty.
+//! A producer pushes an item for a connection, a placement group, a sequencer or a device, and goes on.
+//! Exactly one worker at a time runs the queued items, in order. [`Lane::push`] tells the producer what
+//! to do: [`Action::Submit`]: run the lane, or submit it to a worker; [`Action::Nothing`]: a worker is
+//! already responsible for the lane. No push is lost: a run ends in the same atomic step that finds the
+//! lane empty.
 //!
 //! ```
 //! use loligo_lane::{Action, Lane, RunEnd};
@@ -19,40 +20,42 @@
 //! ```
 //!
 //! # Phases
-//! | phase | means | leaves it |
+//! | phase | meaning | transitions |
 //! |---|---|---|
-//! | idle | the lane is empty, or was left behind (see below) | `push`, `kick`, `requeue`: to *due*; the caller is told Submit |
-//! | due | somebody has been told to run it, and has not begun | `begin`, `run`, `run_batch`: to *running* |
-//! | running | one worker runs it | seeing it empty: to *idle*; budget spent or told to stop: to *due* ([`RunEnd::Again`]) |
+//! | idle | empty (or a run was dropped); no worker | `push`, `kick`, `requeue`: to *due* (Submit) |
+//! | due | a run was requested and has not begun | `begin`, `run`, `run_batch`: to *running* |
+//! | running | one worker runs it | empty: to *idle*; budget spent or stopped: to *due* ([`RunEnd::Again`]) |
 //!
-//! Idle is one value of the word in which producers leave their items (`inbox.rs` has the table of its bits),
-//! so a push learns in the step that adds the item whether anybody is concerned with the lane, and a run ends
-//! by the compare-and-swap that finds the word still empty.
+//! Idle is one value of the word that heads the inbox (`inbox.rs` has the table of its bits). A push
+//! therefore learns, in the step that adds the item, whether a worker is responsible for the lane, and a
+//! run ends with the compare-and-swap that finds the word still empty.
 //!
 //! - [`Lane::run`] and [`Lane::run_batch`] are for a run that does not wait. A run that waits (an
-//!   asynchronous writer) holds a [`Run`] meanwhile, from [`Lane::begin`].
-//! - [`RunEnd::Again`] hands the duty to run the lane to the caller, who submits it to a worker: pushes go on
-//!   saying Nothing.
-//! - A lane that is not due cannot be begun, so a superfluous run does nothing, and two runs never overlap.
-//! - A [`Run`] that is dropped half-way (a panic, a cancelled future) leaves the lane idle with what is
-//!   queued; the next push says Submit.
+//!   asynchronous writer) holds a [`Run`], from [`Lane::begin`], while it waits.
+//! - [`RunEnd::Again`] makes the caller responsible for the lane: it must submit the lane to a worker.
+//!   Pushes keep returning Nothing.
+//! - Only a due lane can begin a run, so a superfluous run does nothing, and two runs never overlap.
+//! - A [`Run`] that is dropped before its end (a panic, a cancelled future) leaves the lane idle with
+//!   its items queued; the next push returns Submit.
 //!
 //! # Bounds
-//! A lane holds a bounded number of items and, if it was made [with a weight](Lane::weighed), of bytes. At
-//! the bound a push is refused and the item given back. What a run has taken out no longer counts.
+//! A lane holds a bounded number of items and, if it was made [with a weight](Lane::weighed), of bytes.
+//! At the bound a push is refused and returns the item. Items that a run has taken out do not count.
 //!
 //! # Why pushes take no lock
-//! The shortest section is too long when a thread can lose its processor in it: with a thousand threads on
-//! two processors those who come meanwhile all go to sleep, and wake one after another. Measured (`cargo run
-//! -p loligo-lane --bench producers`), a mutex that guards nothing but the queue made them wait
-//! almost as long in sum as one mutex for queue and run together. A push is an allocation, a count and a
-//! compare-and-swap instead. Runs, removals and what is put back share a lock, of the class that the lane is
-//! given; nobody else ever waits for it. Items are dropped and memory is allocated and freed outside it.
+//! Even the shortest critical section is too long if a thread can be preempted in it: with a thousand
+//! threads on two processors, every thread that arrives meanwhile goes to sleep, and they wake one after
+//! another. Measured (`cargo run --release -p loligo-lane --example producers`): with a mutex that
+//! guards nothing but the queue, the sum of all waits is almost as long as with one mutex for the queue
+//! and its run. A push is an allocation, a counter update and a compare-and-swap instead. Runs, removals
+//! and requeues share a lock of the class that the lane is given; producers never wait for it. Items are
+//! dropped, and memory is allocated and freed, outside this lock.
 //!
-//! Where more than a queue must change in one step, and so a lock is needed, there is the [`Combiner`]: a
-//! lock that those who find it taken do not wait for. It shares the inbox with the lane.
+//! An operation that must change more than a queue in one step needs a lock. [`Combiner`] is such a
+//! lock, for which contenders need not wait. It uses the same inbox as the lane.
 //!
-//! What this crate refuses to do: it has no threads, does not know who runs a lane, and never waits for room.
+//! Out of scope: this crate has no threads, does not know which worker runs a lane, and never waits for
+//! room.
 
 mod chain;
 mod combiner;

@@ -1,20 +1,21 @@
-//! Bounds of a lane, in items and bytes.
+//! The bound of a lane, in items and bytes.
 
 use crate::sync::{AtomicUsize, Relaxed};
 
-/// How much a lane may hold.
+/// The most that a lane holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
     /// Items.
     pub items: usize,
-    /// Bytes, as the lane's weighing function counts them; `usize::MAX`: they are not counted. An item that
-    /// is heavier by itself is let in when no bytes are queued, as it could never be pushed otherwise.
+    /// Bytes, as the lane's weighing function counts them; `usize::MAX`: bytes are not counted. An item
+    /// that exceeds the bound by itself is admitted when no bytes are queued; otherwise it could never
+    /// be pushed.
     pub bytes: usize,
 }
 
-/// How much is queued, and how much may be. The counts guard nothing but themselves, so they are relaxed.
+/// The queued amounts and their bound. The counters order no other memory, so all accesses are relaxed.
 ///
-/// A push counts its item before it leaves it in the inbox, so at no time is more queued than counted.
+/// A push counts its item before it adds it to the inbox, so the count is never below what is queued.
 pub(crate) struct Room {
     items: AtomicUsize,
     /// Stays 0 if bytes are not bounded.
@@ -44,7 +45,7 @@ impl Room {
         self.bound.bytes != usize::MAX
     }
 
-    /// Counts one item more, if there is room for it.
+    /// Counts one more item if there is room for it. Returns whether there was.
     #[inline]
     pub(crate) fn admit(&self, bytes: usize) -> bool {
         let may_enter = |items: usize| (items < self.bound.items).then_some(items + 1);
@@ -65,13 +66,13 @@ impl Room {
         admitted
     }
 
-    /// Counts what comes back, whether there is room for it or not.
+    /// Counts items that are put back, even beyond the bound.
     pub(crate) fn readmit(&self, items: usize, bytes: usize) {
         self.items.fetch_add(items, Relaxed);
         self.bytes.fetch_add(bytes, Relaxed);
     }
 
-    /// Counts what was taken out.
+    /// Uncounts items that were taken out.
     #[inline]
     pub(crate) fn release(&self, items: usize, bytes: usize) {
         self.items.fetch_sub(items, Relaxed);

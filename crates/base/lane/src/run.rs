@@ -7,35 +7,36 @@ use std::ops::ControlFlow;
 use crate::chain::{Chain, Node};
 use crate::lane::{Lane, SPARE_ITEMS_MAX, Taken};
 
-/// How a run ended.
+/// The outcome of a run.
 #[must_use = "after Again the caller must have the lane run once more"]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RunEnd {
-    /// The lane was empty. The next push will say Submit.
+    /// The lane was empty. The next push returns Submit.
     Idle,
-    /// There is more to do, and it is on the caller to have the lane run again: pushes say Nothing until
+    /// There is more to do, and the caller must have the lane run again: pushes return Nothing until
     /// then.
     Again,
 }
 
-/// The right to run a lane: there is one at a time. From [`Lane::begin`].
+/// The exclusive right to run a lane. From [`Lane::begin`].
 ///
-/// To be ended by [`pop`](Run::pop) or [`take`](Run::take) finding the lane empty, by [`end`](Run::end) or by
-/// [`hand_over`](Run::hand_over). Dropped before that, it leaves the lane idle with what is queued.
+/// A run ends when [`pop`](Run::pop) or [`take`](Run::take) finds the lane empty, or by
+/// [`end`](Run::end) or [`hand_over`](Run::hand_over). A run that is dropped before that leaves the lane
+/// idle with its items queued.
 pub struct Run<'a, T> {
     lane: &'a Lane<T>,
     ended: bool,
 }
 
 impl<T> Lane<T> {
-    /// Begins a run, if the lane is due for one.
+    /// Begins a run if the lane is due. None if it is idle or another run is under way.
     pub fn begin(&self) -> Option<Run<'_, T>> {
         self.begin_and(|_| ()).map(|(run, ())| run)
     }
 
-    /// Runs the lane: `f` gets one item after another, in order and without the lane's lock, until none is
-    /// left or `budget` of them (at least one) have been done. Items that `f` has not got yet can still be
-    /// [removed](Lane::remove).
+    /// Runs the lane: calls `f` with one item after another, in order and without the lane's lock, until
+    /// the lane is empty or `budget` items (at least one) have been processed. Items that have not been
+    /// passed to `f` yet can still be [removed](Lane::remove).
     pub fn run(&self, budget: usize, mut f: impl FnMut(T)) -> RunEnd {
         let Some((mut run, mut next)) = self.begin_and(|taken| self.pop_or_idle(taken)) else {
             return RunEnd::Idle;
@@ -53,13 +54,14 @@ impl<T> Lane<T> {
         RunEnd::Idle
     }
 
-    /// Runs the lane: `f` gets all items at once, in order and without the lane's lock, again and again until
-    /// none is left or it has got `budget` of them (at least one). It takes out what it has done with; what
-    /// it leaves comes back to it first, together with what was pushed since. Should it panic, what it had
-    /// got is dropped.
+    /// Runs the lane: calls `f` with all queued items at once, in order and without the lane's lock, and
+    /// repeats this until the lane is empty or `f` has been given `budget` items (at least one). `f`
+    /// removes the items it has finished; those it leaves are passed to it again, in front of newly
+    /// pushed ones. If `f` panics, the items of its batch are dropped.
     ///
-    /// If `f` breaks, what it has left is put back in front, and the run ends with [`RunEnd::Again`] even if
-    /// that is nothing: a socket that takes no more is a reason to come back later.
+    /// If `f` breaks, the items it has left are put back in front, and the run ends with
+    /// [`RunEnd::Again`] even if there are none: a full socket, for example, is a reason to run again
+    /// later.
     pub fn run_batch(&self, budget: usize, mut f: impl FnMut(&mut VecDeque<T>) -> ControlFlow<()>) -> RunEnd {
         let Some((mut run, (chain, mut batch))) = self.begin_and(|taken| {
             self.gather(taken);
@@ -83,7 +85,7 @@ impl<T> Lane<T> {
         }
     }
 
-    /// Begins a run and takes a first step under the same lock.
+    /// Begins a run and performs its first step under the same lock.
     fn begin_and<R>(&self, first: impl FnOnce(&mut Taken<T>) -> R) -> Option<(Run<'_, T>, R)> {
         let mut taken = self.taken.lock();
         if taken.running || self.inbox.is_idle() {
@@ -94,7 +96,7 @@ impl<T> Lane<T> {
         Some((Run { lane: self, ended: false }, first))
     }
 
-    /// The first item; if there is none, the run ends in the same step.
+    /// Takes out the first item. If there is none, ends the run in the same step.
     #[inline]
     fn pop_or_idle(&self, taken: &mut Taken<T>) -> Option<Box<Node<T>>> {
         loop {
@@ -113,7 +115,7 @@ impl<T> Lane<T> {
 }
 
 impl<T> Run<'_, T> {
-    /// The next item. None if there is none; with that the run has ended.
+    /// Takes out the next item. None if the lane is empty; this ends the run.
     pub fn pop(&mut self) -> Option<T> {
         if self.ended {
             return None;
@@ -123,8 +125,8 @@ impl<T> Run<'_, T> {
         node.map(|node| self.lane.released(node.item))
     }
 
-    /// Moves all items, but not more than `items_max`, to the end of `batch`. False if there are none and
-    /// `batch` is empty too; with that the run has ended.
+    /// Moves all items, but at most `items_max`, to the end of `batch`. False if there are none and
+    /// `batch` is empty too; this ends the run.
     pub fn take(&mut self, batch: &mut VecDeque<T>, items_max: usize) -> bool {
         if self.ended {
             return !batch.is_empty();
@@ -151,14 +153,13 @@ impl<T> Run<'_, T> {
         false
     }
 
-    /// Ends the run where it stands: idle if the lane is empty, else it is on the caller to have it run
-    /// again.
+    /// Ends the run: the lane becomes idle if it is empty; otherwise the caller must have it run again.
     pub fn end(self) -> RunEnd {
         if self.ended { RunEnd::Idle } else { self.finish(VecDeque::new(), Then::RunIfQueued) }
     }
 
-    /// Ends the run with something left to do, and puts `rest` back in front. It is on the caller to have the
-    /// lane run again, even if nothing is queued. If the lane has been closed meanwhile, `rest` is dropped.
+    /// Ends the run with work left, and puts `rest` back in front. The caller must have the lane run
+    /// again, even if nothing is queued. If the lane has been closed meanwhile, `rest` is dropped.
     pub fn hand_over(self, rest: VecDeque<T>) -> RunEnd {
         assert!(!self.ended, "a run that has ended cannot be handed over");
         self.finish(rest, Then::RunAgain)
@@ -169,7 +170,7 @@ impl<T> Run<'_, T> {
         let bytes = rest.iter().map(|item| self.lane.weight(item)).sum();
         let chain: Chain<T> = rest.drain(..).collect();
         let mut taken = self.lane.taken.lock();
-        // What is left over here is dropped at the end, without the lock.
+        // Refused items and the spare buffer are dropped at the end, without the lock.
         let _refused = self.lane.put_in_front(&mut taken, chain, bytes);
         let _buffer = taken.keep(rest);
         taken.running = false;
@@ -179,7 +180,7 @@ impl<T> Run<'_, T> {
     }
 }
 
-/// What is to become of a lane whose run ends.
+/// The state of a lane after its run.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Then {
     RunIfQueued,
@@ -203,7 +204,7 @@ impl<T> Drop for Run<'_, T> {
 }
 
 impl<T> Taken<T> {
-    /// Offers an empty buffer to be kept. Returns one that is to be freed without the lock.
+    /// Keeps an empty buffer if it is useful. Returns the one that is to be freed without the lock.
     fn keep(&mut self, buffer: VecDeque<T>) -> VecDeque<T> {
         let is_worth_it = buffer.capacity() <= SPARE_ITEMS_MAX && buffer.capacity() > self.spare.capacity();
         if is_worth_it { mem::replace(&mut self.spare, buffer) } else { buffer }

@@ -1,4 +1,4 @@
-//! Atomics and the lock, from one place: under loom they are loom's.
+//! Atomics and locks. Under loom they are loom's.
 
 #[cfg(not(loom))]
 pub(crate) use loligo_lockstat::{Mutex as Lock, SpinLock as LeafLock, SpinLockGuard as LeafGuard};
@@ -27,14 +27,15 @@ mod modelled {
     const HELD: u32 = 1;
     const CALLED: u32 = 2;
 
-    /// A lock in the shape of `lockstat`'s that orders no more than a lock must. loom's own mutex releases in
-    /// no step of its own, and so would hide what comes between.
+    /// A lock with the interface of `lockstat`'s, whose memory ordering is no stronger than a lock
+    /// needs. loom's own mutex does not release in a step of its own, and would hide the interleavings
+    /// in between.
     pub(crate) struct LeafLock<T> {
         word: AtomicU32,
         value: UnsafeCell<T>,
     }
 
-    // SAFETY: one thread at a time has a guard; loom checks that.
+    // SAFETY: one thread at a time has a guard; loom checks this.
     unsafe impl<T: Send> Sync for LeafLock<T> {}
 
     impl<T> LeafLock<T> {
@@ -61,7 +62,7 @@ mod modelled {
         }
 
         pub(crate) fn release(mut guard: LeafGuard<'_, T>) -> bool {
-            // The access ends before others may begin theirs.
+            // The access ends before another thread may begin its own.
             guard.value = None;
             guard.lock.word.swap(FREE, AcqRel) != HELD
         }
@@ -71,7 +72,7 @@ mod modelled {
         }
     }
 
-    /// To be released, not dropped.
+    /// A guard that must be released, not dropped.
     pub(crate) struct LeafGuard<'a, T> {
         lock: &'a LeafLock<T>,
         value: Option<MutPtr<T>>,
@@ -81,19 +82,19 @@ mod modelled {
         type Target = T;
 
         fn deref(&self) -> &T {
-            // SAFETY: the lock is ours.
+            // SAFETY: this guard holds the lock.
             self.value.as_ref().expect("not released").with(|value| unsafe { &*value })
         }
     }
 
     impl<T> DerefMut for LeafGuard<'_, T> {
         fn deref_mut(&mut self) -> &mut T {
-            // SAFETY: the lock is ours.
+            // SAFETY: this guard holds the lock.
             self.value.as_ref().expect("not released").with(|value| unsafe { &mut *value })
         }
     }
 
-    /// loom's mutex in the shape of `lockstat`'s locks.
+    /// loom's mutex with the interface of `lockstat`'s locks.
     pub(crate) struct Lock<T>(Mutex<T>);
 
     impl<T> Lock<T> {

@@ -1,5 +1,5 @@
-//! Every interleaving of a few threads on a lane: no push is lost, each producer's order holds, one thread
-//! runs at a time, nothing is run twice, and a hand-over hands over.
+//! Every interleaving of a few threads on a lane: no push is lost, each producer's order holds, one
+//! thread runs at a time, nothing is run twice, and a hand-over makes the next thread responsible.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p loligo-lane --release --test loom`
 #![cfg(loom)]
@@ -19,8 +19,8 @@ static CLASS: Class = Class::new("t.loom");
 /// Producer and sequence number.
 type Item = (u8, u8);
 
-/// A lane and what its runs have seen. loom reports two threads in `seen` at once: runs would overlap, or one
-/// would not see what the one before it did.
+/// A lane and the items its runs have seen. loom reports concurrent accesses of `seen`, that is, runs
+/// that overlap, or a run that does not see the effects of the one before it.
 struct Model {
     lane: Lane<Item>,
     seen: UnsafeCell<Vec<Item>>,
@@ -32,7 +32,7 @@ impl Model {
     }
 
     fn see(&self, item: Item) {
-        // SAFETY: runs exclude each other; loom checks that they do.
+        // SAFETY: runs exclude each other; loom checks this.
         self.seen.with_mut(|seen| unsafe { &mut *seen }.push(item));
     }
 
@@ -60,7 +60,7 @@ impl Model {
         }
     }
 
-    /// Does the first item and leaves the rest.
+    /// Processes the first item and leaves the rest.
     fn see_one(&self, batch: &mut VecDeque<Item>) -> ControlFlow<()> {
         if let Some(item) = batch.pop_front() {
             self.see(item);
@@ -69,17 +69,17 @@ impl Model {
     }
 }
 
-/// Runs a model with every interleaving that takes a thread's turn away up to so many times; without a bound
-/// the larger ones take hours.
+/// Explores every interleaving of a model with at most `preemptions_max` preemptions; without a bound
+/// the larger models take hours.
 fn check(preemptions_max: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut bounded = loom::model::Builder::new();
     bounded.preemption_bound = Some(preemptions_max);
     bounded.check(model);
 }
 
-/// Every item once, each producer's in order.
+/// Asserts that every item was run once, each producer's in order.
 fn assert_complete(mut seen: Vec<Item>, producers: u8, items: u8) {
-    // A stable sort by producer keeps the order in which each one's items were run.
+    // A stable sort by producer keeps the order of each producer's items.
     seen.sort_by_key(|item| item.0);
     let expected: Vec<Item> = (0..producers).flat_map(|p| (0..items).map(move |n| (p, n))).collect();
     assert_eq!(seen, expected);
@@ -129,13 +129,13 @@ fn a_lane_is_handed_over_to_another_thread() {
         let model = Model::new(8);
         assert_eq!(model.lane.push((0, 0)), Ok(Action::Submit));
         assert_eq!(model.lane.push((0, 1)), Ok(Action::Nothing));
-        // The budget is spent: the duty passes to this thread, and from it to the next.
+        // The budget is spent: this thread is responsible for the lane, and then the next one.
         assert_eq!(model.lane.run(1, |item| model.see(item)), RunEnd::Again);
         let heir = {
             let model = model.clone();
             thread::spawn(move || while model.lane.run(1, |item| model.see(item)) == RunEnd::Again {})
         };
-        // Meanwhile a push goes to the heir or, if it is through already, comes back to us.
+        // Meanwhile a push goes to the heir or, if the heir has finished, returns Submit to this thread.
         model.push_and_run((0, 2));
         heir.join().expect("no panic");
         assert_complete(model.seen(), 1, 3);
@@ -148,10 +148,10 @@ fn a_run_sees_what_the_producer_wrote() {
         let lane = Arc::new(Lane::new(&CLASS, 8));
         let submit = |lane: &Lane<Arc<UnsafeCell<u8>>>| {
             let item = Arc::new(UnsafeCell::new(0));
-            // SAFETY: nobody else knows the item yet; loom checks that it looks so to whoever runs it.
+            // SAFETY: no other thread knows the item yet; loom checks that its runner agrees.
             item.with_mut(|value| unsafe { *value = 7 });
             if matches!(lane.push(item), Ok(Action::Submit)) {
-                // SAFETY: items are only read by now.
+                // SAFETY: items are only read from here on.
                 let read = |item: Arc<UnsafeCell<u8>>| assert_eq!(item.with(|value| unsafe { *value }), 7);
                 while lane.run(1, read) == RunEnd::Again {}
             }
@@ -197,7 +197,7 @@ fn a_run_that_stops_hands_over_with_what_it_left() {
         let other = model.clone();
         let thread = thread::spawn(move || other.push_and_run((1, 0)));
         if model.lane.push((0, 0)) == Ok(Action::Submit) {
-            // The socket takes nothing; the item is put back in front.
+            // The full socket takes nothing; the item is put back in front.
             if model.lane.run_batch(9, |_| ControlFlow::Break(())) == RunEnd::Again {
                 while model.lane.run(1, |item| model.see(item)) == RunEnd::Again {}
             }
@@ -257,7 +257,7 @@ fn a_full_lane_gives_back_what_it_does_not_take() {
         let mine = push(&model, (0, 0));
         let theirs = thread.join().expect("no panic");
         assert!(mine.is_none() || theirs.is_none(), "an empty lane takes one");
-        // Whoever was refused finds room now, and the lane at rest.
+        // A refused item finds room now, and the lane idle.
         for item in mine.into_iter().chain(theirs) {
             assert_eq!(push(&model, item), None);
         }
@@ -265,16 +265,16 @@ fn a_full_lane_gives_back_what_it_does_not_take() {
     });
 }
 
-/// A queue behind a combiner, as a connection's out-queue is: who finds the lock taken leaves his item and
-/// goes.
+/// A queue behind a combiner, like a connection's out-queue: a sender that finds the lock held leaves
+/// its item and goes on.
 struct Desk {
     combiner: Combiner<Vec<Item>, Item>,
-    /// A task was asked to look.
+    /// A task was asked to serve the items left.
     woken: AtomicBool,
 }
 
 impl Desk {
-    /// With room for so many items to be left.
+    /// Creates a desk with room for `items_max` items to be left.
     fn new(items_max: usize) -> Arc<Self> {
         let bound = Bound { items: items_max, bytes: usize::MAX };
         let combiner = Combiner::new(&CLASS, bound, |_| 0, Vec::new());
@@ -290,7 +290,7 @@ impl Desk {
                 seen.push(item);
                 return self.release(seen);
             }
-            // One of those that were left before could be done, not all: this one goes behind them.
+            // Some, but not all, of the items left before were processed: this one goes behind them.
             let _ = seen.release();
         }
         match self.combiner.leave(item) {
@@ -324,7 +324,7 @@ impl Desk {
         }
     }
 
-    /// Something else that needs the lock and cannot stay.
+    /// Another user of the lock, which does not serve the items left.
     fn pass_by(&self) {
         let seen = self.combiner.lock();
         if seen.release() {
@@ -332,7 +332,7 @@ impl Desk {
         }
     }
 
-    /// What the woken task does; then everything must have been done.
+    /// Serves as the woken task does; then everything must have been processed.
     fn end(&self, producers: u8, items: u8) {
         if self.woken.load(Relaxed)
             && let Some(seen) = self.combiner.call()
@@ -363,7 +363,7 @@ fn what_is_left_at_a_combiner_is_done_in_order() {
     });
 }
 
-/// Three threads leave one thing each at a combiner with so many places.
+/// Three threads leave one item each at a combiner with room for `places` items.
 fn three_at_a_combiner(places: usize) {
     check(2, move || {
         let desk = Desk::new(places);

@@ -1,4 +1,4 @@
-//! Random operations on a lane and on a plain description of one: both must agree on every answer and every
+//! Random operations on a lane and on a simple model of one: both must agree on every result and every
 //! item.
 
 use std::collections::VecDeque;
@@ -30,14 +30,14 @@ enum Op {
     Run {
         budget: usize,
     },
-    /// `keep`: how many of the items the runner leaves in the batch each time; `stop`: it breaks after that
+    /// `keep`: how many items the runner leaves in the batch each time; `stop`: it breaks after that
     /// many batches.
     RunBatch {
         budget: usize,
         keep: usize,
         stop: Option<usize>,
     },
-    /// Begins a run, pops, pushes meanwhile, and ends in one of the ways there are.
+    /// Begins a run, pops, pushes meanwhile, and ends in one of the ways of `End`.
     Begin {
         pops: usize,
         pushes: usize,
@@ -68,11 +68,11 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What a lane is, said as plainly as possible.
+/// The model of a lane, as simple as possible.
 #[derive(Default)]
 struct Oracle {
     items: VecDeque<Item>,
-    /// Somebody is concerned with the lane: has been told to run it, or runs it.
+    /// A worker is responsible for the lane: it has been told to run it, or runs it.
     taken_care_of: bool,
     closed: bool,
 }
@@ -247,7 +247,7 @@ impl Bench {
     }
 }
 
-/// Does all items of a batch but the last `keep`.
+/// Processes all items of a batch but the last `keep`.
 fn serve(batch: &mut VecDeque<Item>, keep: usize, got: &mut Vec<Item>) -> ControlFlow<()> {
     let done = batch.len().saturating_sub(keep);
     got.extend(batch.drain(..done));

@@ -15,7 +15,7 @@ const ITEMS: usize = if cfg!(miri) { 30 } else { 5_000 };
 /// Producer and sequence number.
 type Item = (usize, usize);
 
-/// Sees to it that items come in order and runs do not overlap.
+/// Checks that items arrive in order and runs do not overlap.
 #[derive(Default)]
 struct Witness {
     running: AtomicBool,
@@ -39,7 +39,7 @@ impl Witness {
     }
 }
 
-/// Pushes a producer's items; tries again while the lane is full.
+/// Pushes a producer's items; retries while the lane is full.
 fn produce(lane: &Lane<Item>, producer: usize, mut submit: impl FnMut()) {
     for number in 0..ITEMS {
         loop {
@@ -101,7 +101,7 @@ fn workers_that_hand_a_lane_on() {
     assert_eq!(witness.done.into_inner(), PRODUCERS * ITEMS);
 }
 
-/// Does a part of the batch; now and then it breaks, as if a socket took no more.
+/// Processes half of the batch; breaks now and then, like a full socket.
 fn take_some(batch: &mut VecDeque<Item>, witness: &Witness) -> ControlFlow<()> {
     let part = (batch.len() / 2).max(1).min(batch.len());
     let last = batch.drain(..part).inspect(|&item| witness.see(item)).last();

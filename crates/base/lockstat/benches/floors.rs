@@ -1,11 +1,12 @@
-//! What locks cost, beside `parking_lot`'s and `std`'s: `cargo bench -p loligo-lockstat --bench floors`
+//! Compares the cost of the locks with `parking_lot`'s and `std`'s:
+//! `cargo run --release -p loligo-lockstat --example floors`
 //!
-//! Three tables, each the median of several rounds in which all candidates take turns, so that what else the
-//! machine does hits them alike:
-//! - an acquisition and release that nobody disturbs, in each mode;
-//! - what 2 and 64 threads get done that do little but take one lock for a short section;
-//! - [`AdaptiveMutex`] beside a lock that always spins, on short sections, and one that never does, on long
-//!   ones.
+//! Prints three tables. Each figure is the median of several rounds in which all candidates take turns,
+//! so that other activity of the machine affects them alike:
+//! - an uncontended acquisition and release, in each mode;
+//! - the throughput of 2 and of 64 threads that do little but take one lock for a short section;
+//! - [`AdaptiveMutex`] compared with a lock that always spins, on short sections, and with one that
+//!   never does, on long ones.
 
 use std::cell::UnsafeCell;
 use std::hint::{black_box, spin_loop};
@@ -18,13 +19,13 @@ use loligo_lockstat::{AdaptiveMutex, Class, HeavyMutex, Mode, Mutex, RwLock, Spi
 
 static CLASS: Class = Class::new("example.floors");
 
-/// Rounds of which the median is taken.
+/// The number of rounds for each median.
 const ROUNDS: usize = 9;
-/// Turns of an empty loop between two acquisitions: about 50 ns.
+/// Iterations of an empty loop between two acquisitions: about 50 ns.
 const PAUSE: u32 = 100;
-/// Turns of an empty loop in a short section.
+/// Iterations of an empty loop in a short section.
 const SHORT: u32 = 40;
-/// How long a long section takes: many times what a sleep and a wake-up cost.
+/// The duration of a long section: many times the cost of a sleep and a wake-up.
 const LONG: Duration = Duration::from_micros(200);
 
 fn main() {
@@ -36,11 +37,11 @@ fn main() {
     adaptive();
 }
 
-/// Something to measure: its name and one operation.
+/// A candidate: its name and one operation.
 type Candidate<'a> = (&'a str, Box<dyn Fn() + Sync + 'a>);
 
-/// The same for a loop of operations. Each is compiled with its lock in it: a call through a pointer for each
-/// operation would cost as much as the lock.
+/// A candidate with a loop of operations. Each loop is compiled with its lock inlined: a call through a
+/// pointer per operation would cost as much as the lock.
 type Loop<'a> = (&'a str, Box<dyn Fn() + 'a>);
 
 fn uncontended() {
@@ -81,7 +82,7 @@ fn uncontended() {
     set_mode(Mode::default());
 }
 
-/// What the locks read.
+/// Reads the clock that the locks read.
 fn clock_reading() -> u64 {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: every x86-64 processor has the instruction.
@@ -157,14 +158,14 @@ fn long(value: &mut u64) {
     *value += 1;
 }
 
-/// A lock that only spins.
+/// A lock whose waiters only spin.
 #[derive(Default)]
 struct AlwaysSpin {
     held: AtomicBool,
     value: UnsafeCell<u64>,
 }
 
-// SAFETY: `with` lets one thread at a time touch the value.
+// SAFETY: `with` lets one thread at a time access the value.
 unsafe impl Sync for AlwaysSpin {}
 
 impl AlwaysSpin {
@@ -174,13 +175,13 @@ impl AlwaysSpin {
                 spin_loop();
             }
         }
-        // SAFETY: the swap above gave the value to this thread alone, until the store below.
+        // SAFETY: the swap above gave the value to this thread exclusively, until the store below.
         section(unsafe { &mut *self.value.get() });
         self.held.store(false, Ordering::Release);
     }
 }
 
-/// Operations per second of some threads that do something else in between.
+/// Returns the operations per second of some threads that do other work in between.
 fn per_second(threads: usize, op: &(dyn Fn() + Sync)) -> f64 {
     const TIME: Duration = Duration::from_millis(150);
     let (done, over) = (AtomicU64::new(0), AtomicBool::new(false));
@@ -207,7 +208,7 @@ fn per_second(threads: usize, op: &(dyn Fn() + Sync)) -> f64 {
     done.into_inner() as f64 / began.elapsed().as_secs_f64()
 }
 
-/// The median of what each candidate measures, in rounds in which each has its turn.
+/// Returns each candidate's median, over rounds in which every candidate is measured once.
 fn medians(candidates: usize, measure: impl Fn(usize) -> f64) -> Vec<f64> {
     let mut figures = vec![Vec::with_capacity(ROUNDS); candidates];
     for _ in 0..ROUNDS {

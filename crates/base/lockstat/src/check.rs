@@ -1,4 +1,4 @@
-//! What test builds check about locks. The same functions in `check_off.rs` do nothing.
+//! The checks of test builds. `check_off.rs` has the same functions, which do nothing.
 
 mod order;
 
@@ -13,22 +13,24 @@ use crate::raw::Waiting;
 #[derive(Clone, Copy)]
 pub(crate) struct Acquisition {
     pub(crate) class: &'static Class,
-    /// Which lock: its address.
+    /// The address of the lock.
     pub(crate) lock: usize,
     pub(crate) waiting: Waiting,
     pub(crate) site: &'static Location<'static>,
 }
 
 thread_local! {
-    /// What this thread holds, oldest first.
+    /// The locks that this thread holds, oldest first.
     static HELD: RefCell<Vec<Acquisition>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Declares that the caller is about to do something that may block: a system call, an `.await`, a callback.
+/// Declares that the caller is about to do something that may block: a system call, an `.await`, a
+/// callback.
 ///
 /// # Panics
-/// In builds with `debug_assertions`, if this thread holds any lock of this crate. The message names what was
-/// about to happen, the class of the lock and where it was acquired. In other builds this is nothing at all.
+/// In builds with `debug_assertions`, if this thread holds any lock of this crate. The message contains
+/// `what`, the class of the lock and the call site that acquired it. In other builds this function does
+/// nothing.
 #[track_caller]
 pub fn blocking_point(what: &str) {
     let held = newest_held();
@@ -40,7 +42,7 @@ pub fn blocking_point(what: &str) {
 /// Called before a thread waits for a lock.
 #[track_caller]
 pub(crate) fn acquiring(new: Acquisition) {
-    // Copied out, so that nothing of ours is borrowed while we panic: unwinding releases locks.
+    // Cloned, so that nothing is borrowed during a panic: unwinding releases locks.
     let held = HELD.try_with(|held| held.borrow().clone()).unwrap_or_default();
     for held in &held {
         if held.waiting == Waiting::Spins && new.waiting == Waiting::Sleeps {
@@ -64,9 +66,9 @@ pub(crate) fn acquiring(new: Acquisition) {
     }
 }
 
-/// Called when a thread has got a lock, by waiting or by trying.
+/// Called when a thread has taken a lock, after waiting or by `try_lock`.
 pub(crate) fn acquired(new: Acquisition) {
-    // A thread that is being torn down has no list any more, and is not checked.
+    // A thread whose thread-locals have been destroyed has no list, and is not checked.
     let _ = HELD.try_with(|held| held.borrow_mut().push(new));
 }
 

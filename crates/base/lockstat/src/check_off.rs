@@ -1,4 +1,4 @@
-//! Stands in for `check.rs` where `debug_assertions` are off: nothing is checked and nothing is kept.
+//! Replaces `check.rs` where `debug_assertions` are off: nothing is checked or stored.
 
 use std::panic::Location;
 
@@ -14,9 +14,11 @@ pub(crate) struct Acquisition {
     pub(crate) site: &'static Location<'static>,
 }
 
-/// Declares that the caller is about to do something that may block: a system call, an `.await`, a callback.
+/// Declares that the caller is about to do something that may block: a system call, an `.await`, a
+/// callback.
 ///
-/// In this build it does nothing; with `debug_assertions` it panics if the thread holds a lock of this crate.
+/// Does nothing in this build; with `debug_assertions` it panics if the thread holds a lock of this
+/// crate.
 #[inline(always)]
 pub fn blocking_point(_what: &str) {}
 

@@ -1,33 +1,34 @@
-//! Classes of locks, and their counters.
+//! Classes of locks.
 
 use std::fmt;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
 
-/// A named kind of lock: all locks that guard the same sort of thing, say every connection's out-queue.
+/// A named class of locks: all locks that guard the same kind of data, for example every connection's
+/// out-queue.
 ///
-/// Classes are what is counted and what is ordered. A class is a `static`; its name has the form
+/// Counters and the lock order are per class. A class is a `static`; its name has the form
 /// `crate.thing`.
 pub struct Class {
     name: &'static str,
     nested_by_address: bool,
-    /// 0 until the class is first met; never changes after that.
+    /// 0 until the first use of the class; then constant.
     id: AtomicU32,
     /// The class that was registered before this one. Written before this class is published in [`NEWEST`].
     older: AtomicPtr<Class>,
-    /// How many holds are still to be timed of each class, before only some are.
+    /// The number of holds still to be timed unconditionally, before only a sample is.
     to_be_timed: AtomicU8,
 }
 
-/// Holds of a class that are timed whatever chance says, so that something is told of locks that are taken
-/// rarely.
+/// The number of holds per class that are always timed, so that reports have times of rarely taken
+/// locks.
 const TIMED_FIRST: u8 = 64;
 
-/// The list of all classes met so far, newest first. It only grows.
+/// The list of all classes used so far, newest first. It only grows.
 static NEWEST: AtomicPtr<Class> = AtomicPtr::new(ptr::null_mut());
 
 impl Class {
-    /// A class whose locks are never held two at a time by one thread.
+    /// Creates a class whose locks a thread never holds two at a time.
     pub const fn new(name: &'static str) -> Self {
         Self {
             name,
@@ -38,10 +39,11 @@ impl Class {
         }
     }
 
-    /// Allows a thread to hold several locks of this class, provided that it acquires them in ascending order
-    /// of their addresses: `static OBJECT: Class = Class::new("osd.object").nested_by_address();`
+    /// Allows a thread to hold several locks of this class if it acquires them in ascending order of
+    /// address: `static OBJECT: Class = Class::new("osd.object").nested_by_address();`
     ///
-    /// The address is that of the lock, so it must not move in between; test builds check the order.
+    /// The address is that of the lock, so the lock must not move in between. Test builds check the
+    /// order.
     pub const fn nested_by_address(mut self) -> Self {
         self.nested_by_address = true;
         self
@@ -68,7 +70,7 @@ impl Class {
     #[cold]
     fn register(&'static self) -> u32 {
         static NEXT_ID: AtomicU32 = AtomicU32::new(1);
-        // Two threads may both draw a number here; the loser's stays unused, which harms nobody.
+        // Two threads may both draw a number here; the loser's number stays unused, which is harmless.
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         if let Err(winner) = self.id.compare_exchange(0, id, Ordering::AcqRel, Ordering::Acquire) {
             return winner;
@@ -84,11 +86,12 @@ impl Class {
         }
     }
 
-    /// Whether this acquisition is one of the first of its class. Not written to any more once it is not.
+    /// Whether this acquisition is one of the first of its class. Stops writing to the class once it is
+    /// not.
     #[inline]
     pub(crate) fn is_one_of_the_first(&self) -> bool {
-        // Relaxed: nothing hangs on it but which holds are timed; threads that ask at once may time one or
-        // two more.
+        // Relaxed: only the choice of timed holds depends on it; concurrent callers may time one or two
+        // more.
         let left = self.to_be_timed.load(Ordering::Relaxed);
         if left > 0 {
             self.to_be_timed.store(left - 1, Ordering::Relaxed);
@@ -96,7 +99,7 @@ impl Class {
         left > 0
     }
 
-    /// Every class met so far, newest first.
+    /// Returns every class used so far, newest first.
     pub(crate) fn all() -> impl Iterator<Item = &'static Class> {
         let mut next = NEWEST.load(Ordering::Acquire);
         std::iter::from_fn(move || {

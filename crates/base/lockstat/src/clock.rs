@@ -1,19 +1,20 @@
-//! The two facts that are asked of the machine: what time it is and which processor this is.
+//! Two properties of the machine: the time, and the processor on which the thread runs.
 //!
-//! Time is counted in ticks of the cheapest clock there is: on x86-64 with an invariant time-stamp counter
-//! (CPUID 0x80000007, EDX bit 8: it runs at one rate in all power states) that counter, some 10 ns a reading;
-//! elsewhere `CLOCK_MONOTONIC` in nanoseconds. Ticks become nanoseconds only in reports, by [`ns_per_tick`].
+//! Time is counted in ticks of the cheapest available clock. On x86-64 with an invariant time-stamp
+//! counter (CPUID 0x80000007, EDX bit 8: it runs at one rate in all power states) this is that counter,
+//! some 10 ns per reading; elsewhere it is `CLOCK_MONOTONIC` in nanoseconds. Ticks are converted to
+//! nanoseconds only in reports, by [`ns_per_tick`].
 //!
-//! On such a processor its number costs little, too: Linux keeps it in the low twelve bits of TSC_AUX, which
-//! RDPID reads in 2 ns, and RDTSCP, the older one, along with the counter.
+//! On such a processor its number is cheap too: Linux keeps it in the low twelve bits of TSC_AUX. RDPID
+//! reads TSC_AUX in 2 ns; the older RDTSCP reads it together with the counter.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// The time in ticks. Readings of different processors may be some tens of ticks apart, so differences
-/// saturate.
+/// Returns the time in ticks. Readings on different processors may be some tens of ticks apart, so
+/// differences saturate.
 #[inline]
 pub(crate) fn now() -> u64 {
     match source() {
@@ -24,14 +25,15 @@ pub(crate) fn now() -> u64 {
     }
 }
 
-/// The time in ticks, and the processor this thread runs on; 0 where that cannot be known.
+/// Returns the time in ticks and the processor on which this thread runs; 0 if the processor cannot be
+/// determined.
 #[inline]
 pub(crate) fn now_and_cpu() -> (u64, u32) {
     match source() {
         #[cfg(target_arch = "x86_64")]
         Source::Counter => {
             let mut aux = 0;
-            // SAFETY: `choose_source` has seen that the processor has the instruction.
+            // SAFETY: `choose_source` has checked that the processor has the instruction.
             let ticks = unsafe { std::arch::x86_64::__rdtscp(&mut aux) };
             (ticks, aux & 0xfff)
         }
@@ -41,8 +43,8 @@ pub(crate) fn now_and_cpu() -> (u64, u32) {
     }
 }
 
-/// The processor this thread runs on, as [`now_and_cpu`] says it, without a reading of the clock where there
-/// is a way.
+/// Returns the processor on which this thread runs, numbered as by [`now_and_cpu`], without reading the
+/// clock if possible.
 #[inline]
 pub(crate) fn cpu_only() -> u32 {
     match source() {
@@ -56,16 +58,16 @@ pub(crate) fn cpu_only() -> u32 {
 #[inline]
 fn rdpid() -> u32 {
     let aux: u64;
-    // SAFETY: only called where `choose_source` has seen that the processor has the instruction; it changes
-    // nothing but its register.
+    // SAFETY: only called where `choose_source` has checked that the processor has the instruction,
+    // which changes only its output register.
     unsafe {
         std::arch::asm!("rdpid {}", out(reg) aux, options(nomem, nostack, preserves_flags));
     }
     aux as u32 & 0xfff
 }
 
-/// Nanoseconds in a tick; the same as long as the process lives, so that what grows in ticks grows in
-/// reports. The first call may take [`BASE_MIN`].
+/// Nanoseconds per tick. Constant in a process, so that a sum that grows in ticks grows in reports. The
+/// first call may take [`BASE_MIN`].
 pub(crate) fn ns_per_tick() -> f64 {
     static RATE: OnceLock<f64> = OnceLock::new();
     match source() {
@@ -74,8 +76,8 @@ pub(crate) fn ns_per_tick() -> f64 {
     }
 }
 
-/// The moment at which the clock showed `ticks`, to about a microsecond for each second since the first
-/// reading.
+/// Returns the moment at which the clock showed `ticks`, accurate to about a microsecond for each second
+/// since the first reading.
 pub(crate) fn instant_of(ticks: u64) -> Instant {
     let (first_ticks, first) = first_reading();
     let ns = |ticks: u64| Duration::from_nanos((ticks as f64 * ns_per_tick()) as u64);
@@ -85,21 +87,21 @@ pub(crate) fn instant_of(ticks: u64) -> Instant {
     }
 }
 
-/// Begins the measurement of the clock's rate, unless that has been done: the earlier, the better.
+/// Begins the measurement of the clock's rate if it has not begun: the earlier, the more accurate.
 pub(crate) fn anchor() {
     first_reading();
 }
 
-/// What ticks.
+/// The source of ticks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 enum Source {
     Unknown = 0,
-    /// The processor's counter.
+    /// The processor's time-stamp counter.
     Counter = 1,
     /// `CLOCK_MONOTONIC`.
     System = 2,
-    /// The processor's counter, and RDPID.
+    /// The processor's time-stamp counter, and RDPID.
     CounterWithPid = 3,
 }
 
@@ -107,7 +109,7 @@ static SOURCE: AtomicU8 = AtomicU8::new(Source::Unknown as u8);
 
 #[inline]
 fn source() -> Source {
-    // Relaxed: nothing is published with it, and whoever sees 0 finds the same answer again.
+    // Relaxed: it publishes nothing else, and a thread that reads 0 determines the same value again.
     match SOURCE.load(Ordering::Relaxed) {
         1 => Source::Counter,
         2 => Source::System,
@@ -147,17 +149,17 @@ fn monotonic_ns() -> u64 {
 }
 
 fn cpu() -> u32 {
-    // Miri has one processor, and no such call.
+    // Miri has one processor and does not support the call.
     if cfg!(miri) {
         return 0;
     }
-    // SAFETY: takes no argument and touches no memory of ours.
+    // SAFETY: takes no argument and accesses no memory of this process.
     let cpu = unsafe { libc::sched_getcpu() };
     u32::try_from(cpu).unwrap_or(0)
 }
 
-/// Both clocks are compared over at least this long: a reading is good to some 50 ns, so the rate to 1 in
-/// 100,000.
+/// Both clocks are compared over at least this time: a reading is accurate to some 50 ns, so the rate to
+/// 1 in 100,000.
 const BASE_MIN: Duration = Duration::from_millis(10);
 
 fn first_reading() -> (u64, Instant) {
@@ -172,7 +174,7 @@ fn measure_rate() -> f64 {
     now.duration_since(first).as_nanos() as f64 / ticks.saturating_sub(first_ticks).max(1) as f64
 }
 
-/// Both clocks at one moment: of several tries the one in which the least time passed in between.
+/// Reads both clocks at one moment: of several tries, the one with the least time between the readings.
 fn both_clocks() -> (u64, Instant) {
     let tries = (0..5).map(|_| {
         let before = now();
@@ -195,8 +197,7 @@ mod tests {
         thread::sleep(Duration::from_millis(if cfg!(miri) { 1 } else { 30 }));
         let (ticks, elapsed) = (now() - began, instant.elapsed());
         let ns = ticks as f64 * ns_per_tick();
-        // Between the two pairs of readings the thread may lose its processor; the rate is what is tested
-        // here.
+        // The thread may be preempted between the two pairs of readings; only the rate is tested here.
         assert!(
             ns > 0.5 * elapsed.as_nanos() as f64 && ns < 2.0 * elapsed.as_nanos() as f64,
             "{ns} {elapsed:?}"
@@ -206,7 +207,7 @@ mod tests {
     #[cfg(not(miri))]
     #[test]
     fn both_ways_name_the_same_processor() {
-        // The thread may move in between, but not each time.
+        // The thread may migrate in between, but not each time.
         assert!((0..1000).any(|_| {
             let before = cpu();
             let (_, cpu) = now_and_cpu();

@@ -1,11 +1,12 @@
-//! What was counted, per thread, class, kind and place.
+//! The counters, per thread, class, kind and call site.
 //!
-//! A thread writes only counters of its own, with plain loads and stores (relaxed atomics, as others may read
-//! them): no line is shared between writers. [`snapshot`] adds up those of living threads and what the dead
-//! left behind.
+//! A thread writes only its own counters, with plain loads and stores (relaxed atomics, since other
+//! threads may read them): no cache line is shared between writers. [`snapshot`] adds the counters of
+//! living threads and the sums of ended threads.
 //!
-//! [`reset`] touches no counter: it begins a new period. A thread that writes to counters of an older period
-//! clears them first; who reads skips them. So a counter has one writer also while it is being reset.
+//! [`reset`] touches no counter: it begins a new period. A thread clears counters of an older period
+//! before it writes to them; readers skip such counters. So a counter has a single writer even during a
+//! reset.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,26 +25,26 @@ pub(crate) struct Waited {
     pub(crate) class: &'static Class,
     pub(crate) kind: Kind,
     pub(crate) site: Place,
-    /// When it began, and how long it took.
+    /// Start and duration of the wait, in ticks.
     pub(crate) began: u64,
     pub(crate) ticks: u64,
-    /// It waited for a lock last taken on another processor.
+    /// The lock was last taken on another processor.
     pub(crate) bounced: bool,
-    /// Where the lock was taken by the one it waited for.
+    /// The call site of the holder that the thread waited for.
     pub(crate) holder: Option<Place>,
 }
 
-/// A hold that is over.
+/// A finished hold.
 #[derive(Clone, Copy)]
 pub(crate) struct Held {
     pub(crate) class: &'static Class,
     pub(crate) kind: Kind,
     pub(crate) site: Place,
-    /// None if it was not timed.
+    /// None if the hold was not timed.
     pub(crate) ticks: Option<u64>,
-    /// For how many acquisitions the time stands.
+    /// The number of acquisitions that the time represents.
     pub(crate) weight: u32,
-    /// It took a lock last taken on another processor.
+    /// The lock was last taken on another processor.
     pub(crate) bounced: bool,
 }
 
@@ -69,15 +70,15 @@ pub(crate) fn record_hold(held: &Held) {
     });
 }
 
-/// Forgets everything counted so far. Acquisitions under way are counted when they end.
+/// Discards all counts. Acquisitions in progress are counted when they end.
 pub fn reset() {
     let mut registry = registry();
     registry.retired.clear();
     PERIOD.fetch_add(1, Ordering::AcqRel);
 }
 
-/// The sums, one for each class and kind of which there is something to tell, and the period in which they
-/// were counted.
+/// Returns the sums, one for each class and kind that has counts, and the period in which they were
+/// counted.
 pub(crate) fn snapshot() -> (u32, Vec<Totals>) {
     let registry = registry();
     let mut totals = registry.retired.clone();
@@ -90,12 +91,12 @@ pub(crate) fn snapshot() -> (u32, Vec<Totals>) {
 /// A class's number and a kind.
 type Key = (u32, Kind);
 
-/// The period that is being counted; changed under the registry's lock.
+/// The current period; changed under the registry's lock.
 static PERIOD: AtomicU32 = AtomicU32::new(0);
 
 static REGISTRY: LazyLock<Mutex<Registry>> = LazyLock::new(Mutex::default);
 
-/// Locked by a thread when it meets a class for the first time and when it ends, and for reports.
+/// Locked when a thread uses a class for the first time, when a thread ends, and for reports.
 #[derive(Default)]
 struct Registry {
     /// The counters of living threads, by address.
@@ -121,13 +122,13 @@ thread_local! {
     static MINE: Mine = const { Mine { by_class: RefCell::new(Vec::new()) } };
 }
 
-/// This thread's counters; index: twice the class's number, plus one for readers.
+/// This thread's counters. The index is twice the class's number, plus one for readers.
 struct Mine {
     by_class: RefCell<Vec<Option<Arc<Counters>>>>,
 }
 
-/// Calls `count` with this thread's counters, those of the present period. A thread that is being torn down
-/// has none any more; what it does then is not counted.
+/// Calls `count` with this thread's counters, cleared if they belong to an older period. A thread whose
+/// thread-locals have been destroyed has no counters, and is not counted.
 #[inline]
 fn with_mine(class: &'static Class, kind: Kind, count: impl FnOnce(&Counters)) {
     let _ = MINE.try_with(|mine| {
@@ -169,10 +170,10 @@ impl Drop for Mine {
     }
 }
 
-/// The counters of one thread for one class and kind. Contentions are the waiters' times, acquisitions the
-/// holders'.
+/// The counters of one thread for one class and kind. The number of contentions is the count of the
+/// waiters' times, that of acquisitions the count of the holders' times.
 struct Counters {
-    /// The period these belong to.
+    /// The period of these counts.
     period: AtomicU32,
     con_bounces: AtomicU64,
     acq_bounces: AtomicU64,
@@ -216,11 +217,11 @@ impl Counters {
     }
 }
 
-/// Places that one thread tells apart for one class; the kernel has four. A class has few places that take
-/// it; what finds no room is counted for the class, but missing from the list of its places.
+/// The number of call sites that a thread distinguishes per class; the kernel has four. A class has few
+/// call sites. Further ones are counted for the class, but are missing from its list of call sites.
 const SITES_MAX: usize = 16;
 
-/// Counters by place, made when a place is first met.
+/// Counters by call site, created at its first use.
 struct Sites {
     known: [AtomicPtr<SiteCounters>; SITES_MAX],
     others: SiteCounters,
@@ -228,7 +229,7 @@ struct Sites {
 
 struct SiteCounters {
     place: Option<Place>,
-    /// How often somebody waited for one who took the lock here.
+    /// How often a thread waited for a holder from this call site.
     awaited: AtomicU64,
     times: Times,
 }
@@ -241,7 +242,7 @@ impl Sites {
         }
     }
 
-    /// The counters of a place. Only the owning thread calls this.
+    /// Returns the counters of a call site. Only the owning thread calls this.
     #[inline]
     fn at(&self, place: Place) -> &SiteCounters {
         for slot in &self.known {
@@ -258,14 +259,15 @@ impl Sites {
     #[cold]
     fn meet(slot: &AtomicPtr<SiteCounters>, place: Place) -> &SiteCounters {
         let new = Box::into_raw(Box::new(SiteCounters::new(Some(place))));
-        // Release: who reads the pointer sees the place and zeros, not what was there before.
+        // Release: a thread that reads the pointer sees the call site and zeros, not older contents of
+        // the memory.
         slot.store(new, Ordering::Release);
-        // SAFETY: it was made just now, and is freed in `drop` only.
+        // SAFETY: it was created just now, and is freed in `drop` only.
         unsafe { &*new }
     }
 
     fn iter(&self) -> impl Iterator<Item = &SiteCounters> {
-        // SAFETY: as in `at`; Acquire, so that what `meet` wrote is seen.
+        // SAFETY: as in `at`. Acquire, so that the writes of `meet` are seen.
         let known = self.known.iter().map_while(|slot| unsafe { slot.load(Ordering::Acquire).as_ref() });
         known.chain([&self.others])
     }
@@ -292,7 +294,8 @@ impl Drop for Sites {
     fn drop(&mut self) {
         for slot in &mut self.known {
             if !slot.get_mut().is_null() {
-                // SAFETY: it comes from `Box::into_raw`, and nobody else can hold it any more.
+                // SAFETY: it comes from `Box::into_raw`, and no other thread has a reference to it any
+                // more.
                 drop(unsafe { Box::from_raw(*slot.get_mut()) });
             }
         }
@@ -308,9 +311,9 @@ impl SiteCounters {
 /// Times in ticks.
 struct Times {
     count: AtomicU64,
-    /// For how many of them the times stand that were measured.
+    /// The number of times that the measured ones represent.
     weight: AtomicU64,
-    /// The sum of the times, each as often as it stands for one.
+    /// The sum of the measured times, each multiplied by its weight.
     total: AtomicU64,
     min: AtomicU64,
     max: AtomicU64,
@@ -365,7 +368,7 @@ impl Times {
     }
 }
 
-/// Adds to a counter of which the caller is the only writer.
+/// Adds to a counter whose only writer is the caller.
 #[inline]
 fn bump(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);

@@ -1,15 +1,15 @@
-//! Times in ticks by logarithmic bucket: four buckets to the octave, so a percentile is right to within a
-//! quarter.
+//! Times in ticks in logarithmic buckets: four buckets per octave, so a percentile is accurate to
+//! within a quarter.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Four buckets for each power of two up to 2^40 ticks (minutes); what is longer goes to the last.
+/// Four buckets for each power of two up to 2^40 ticks (minutes); longer times go to the last bucket.
 pub(crate) const BUCKETS: usize = 160;
 
-/// A histogram with one writer; others may read it at any time.
+/// A histogram with one writer; other threads may read it at any time.
 pub(crate) struct Histogram([AtomicU32; BUCKETS]);
 
-/// What a [`Histogram`] held when it was read, or a sum of several.
+/// The contents of a [`Histogram`] when it was read, or a sum of several.
 #[derive(Clone, Debug)]
 pub(crate) struct Counts([u64; BUCKETS]);
 
@@ -18,11 +18,11 @@ impl Histogram {
         Self([const { AtomicU32::new(0) }; BUCKETS])
     }
 
-    /// Counts a time that stands for `weight` of them. Only the owning thread calls this.
+    /// Counts a time with a weight. Only the owning thread calls this.
     #[inline]
     pub(crate) fn add(&self, ticks: u64, weight: u32) {
         let bucket = &self.0[bucket_of(ticks)];
-        // A plain load and store: there is one writer. The count stops at its maximum instead of wrapping.
+        // A plain load and store: there is one writer. The count saturates instead of wrapping.
         bucket.store(bucket.load(Ordering::Relaxed).saturating_add(weight), Ordering::Relaxed);
     }
 
@@ -50,25 +50,26 @@ impl Counts {
         }
     }
 
-    /// What has come since an earlier reading.
+    /// Returns the increase since an earlier reading.
     pub(crate) fn since(&self, earlier: &Counts) -> Counts {
         Counts(std::array::from_fn(|i| self.0[i].saturating_sub(earlier.0[i])))
     }
 
-    /// The least and the greatest time there may be among those counted; none if there are none.
+    /// The bounds of the counted times: lower end of the lowest bucket, upper end of the highest. None
+    /// if empty.
     pub(crate) fn range(&self) -> Option<(u64, u64)> {
         let lowest = self.0.iter().position(|&count| count > 0)?;
         let highest = self.0.iter().rposition(|&count| count > 0)?;
         Some((lower_end(lowest), upper_end(highest)))
     }
 
-    /// How many times were counted.
+    /// The number of counted times.
     fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
-    /// The upper end of the bucket in which the given part (0 to 1) of all times is reached; 0 if there are
-    /// none.
+    /// The upper end of the bucket in which the given fraction (0 to 1) of all times is reached; 0 if
+    /// there are none.
     pub(crate) fn quantile(&self, part: f64) -> u64 {
         let wanted = ((self.total() as f64 * part).ceil() as u64).max(1);
         let mut seen = 0;

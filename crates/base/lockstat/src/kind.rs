@@ -1,13 +1,13 @@
-//! In which ways locks are taken.
+//! The ways to take a lock.
 
-/// In which way a lock is taken.
+/// The way in which a lock is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
-    /// A lock that has no other way.
+    /// A lock with a single way.
     Exclusive,
-    /// An [`RwLock`](crate::RwLock), to write.
+    /// An [`RwLock`](crate::RwLock), for writing.
     Write,
-    /// An [`RwLock`](crate::RwLock), to read.
+    /// An [`RwLock`](crate::RwLock), for reading.
     Read,
 }
 

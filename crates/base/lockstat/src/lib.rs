@@ -1,10 +1,11 @@
-//! Locks that measure themselves.
+//! Locks that measure their own contention.
 //!
-//! What is here: [`Mutex`], [`RwLock`], [`SpinLock`], [`HeavyMutex`] and [`AdaptiveMutex`]. Each belongs to a
-//! named [`Class`]; per class, place and thread it is counted how often a thread had to wait and how long,
-//! who held the lock, and, when asked, how long. [`report()`] shows it in the columns of Linux's
-//! `/proc/lock_stat`, as JSON and for Prometheus; [`Report::since`] shows what has come since an earlier one.
-//! [`observe()`] tells each wait when it is over.
+//! The crate has [`Mutex`], [`RwLock`], [`SpinLock`], [`HeavyMutex`] and [`AdaptiveMutex`]. Each lock
+//! belongs to a named [`Class`]. Per class, call site and thread, the crate counts how often a thread
+//! had to wait and how long, which call site held the lock, and, in some modes, for how long.
+//! [`report()`] returns the figures in the columns of Linux's `/proc/lock_stat`, as JSON and for
+//! Prometheus; [`Report::since`] returns the difference from an earlier report. [`observe()`] reports
+//! each single wait when it is over.
 //!
 //! ```
 //! use loligo_lockstat::{Class, Mutex};
@@ -16,38 +17,39 @@
 //! ```
 //!
 //! # Which lock
-//! | lock | while it waits | for |
+//! | lock | a waiter | use for |
 //! |---|---|---|
 //! | [`Mutex`] | spins about two microseconds, then sleeps | the ordinary case |
-//! | [`RwLock`] | the same; waiting writers go before new readers | tables that are read-mostly |
-//! | [`SpinLock`] | as a `Mutex` | sections of some tens of instructions that take no lock which may sleep; test builds check it |
-//! | [`HeavyMutex`] | sleeps at once | anything that may be held for long |
-//! | [`AdaptiveMutex`] | spins as long as the lock's own holds have been shorter than a sleep and a wake-up | holds of which nobody knows how long they are, or that change |
+//! | [`RwLock`] | as above; waiting writers go before new readers | tables that are mostly read |
+//! | [`SpinLock`] | like a `Mutex` | some tens of instructions that take no lock that may sleep |
+//! | [`HeavyMutex`] | sleeps at once | long holds |
+//! | [`AdaptiveMutex`] | spins if holds are shorter than a sleep and wake-up | holds of unknown length |
 //!
 //! # What it costs
-//! In the modes [`Mode::Off`] and [`Mode::Contended`] an uncontended acquire is one compare-and-swap, one
-//! load of the mode (a line that is never written) and one store of the caller's place to the line that the
-//! lock itself lies in; no clock is read. What there is to count is counted after the lock has been released.
-//! [`Mode::Full`] counts each acquisition and times one in eight, [`Mode::Exact`] each: that takes two
-//! readings of the processor's time-stamp counter. `cargo bench -p loligo-lockstat --bench floors`
-//! measures it.
+//! In the modes [`Mode::Off`] and [`Mode::Contended`], an uncontended acquire is one compare-and-swap,
+//! one load of the mode (from a cache line that is never written) and one store of the call site to the
+//! cache line of the lock itself; no clock is read. Counting is deferred until the lock has been
+//! released. [`Mode::Full`] counts each acquisition and times one in eight; [`Mode::Exact`] times each
+//! one. Timing takes two reads of the processor's time-stamp counter.
+//! `cargo run --release -p loligo-lockstat --example floors` measures these costs.
 //!
-//! A `try_lock` never waits, and one that fails is no wait: no report counts it.
-//! [`SpinLock::try_lock_or_call`](Lock::try_lock_or_call) is for those who leave what they wanted done to
-//! whoever has the lock; what they do instead of waiting is to be measured where it is done.
+//! A `try_lock` never waits, and a failed one is not a wait: no report counts it.
+//! [`SpinLock::try_lock_or_call`](Lock::try_lock_or_call) is for callers that leave their work to the
+//! lock's owner; their alternative to waiting must be measured where it is done.
 //!
 //! # What test builds check
 //! With `debug_assertions`, and only then:
 //! - [`blocking_point`] panics if the thread holds any lock of this crate;
-//! - the order of classes: whoever closes a cycle of "was acquired while holding" panics, naming both chains,
-//!   also when the deadlock itself did not happen; two locks of one class may be held together only if the
+//! - the order of classes: a thread that closes a cycle of "was acquired while holding" panics and names
+//!   both chains, even if no deadlock happened; two locks of one class may be held together only if the
 //!   class was declared with [`Class::nested_by_address`];
-//! - a lock that may sleep is not acquired within a [`SpinLock`]'s section.
+//! - a lock that may sleep is not acquired while a [`SpinLock`] is held.
 //!
-//! What this crate refuses to do: no poisoning (a panic releases the lock), no recursion, no condition
-//! variables, no time-outs, and no guard that moves to another thread. It runs on Linux.
+//! Out of scope: no poisoning (a panic releases the lock), no recursion, no condition variables, no
+//! time-outs, and no guard that moves to another thread. The crate runs on Linux.
 //!
-//! So a future that holds a guard across an `.await` cannot be spawned on a runtime with several threads:
+//! Since guards do not move, a future that holds a guard across an `.await` cannot be spawned on a
+//! multi-threaded runtime:
 //! ```compile_fail,E0277
 //! use loligo_lockstat::{AdaptiveMutex, Class};
 //!
@@ -61,7 +63,7 @@
 //! # let table = AdaptiveMutex::new(&TABLE, 0);
 //! spawn(work(&table));
 //! ```
-//! Released before the `.await`, it can:
+//! A future that releases the guard before the `.await` can:
 //! ```
 //! # use loligo_lockstat::{AdaptiveMutex, Class};
 //! # static TABLE: Class = Class::new("doc.table");
@@ -73,12 +75,12 @@
 //! # let table = AdaptiveMutex::new(&TABLE, 0);
 //! spawn(work(&table));
 //! ```
-//! On one thread, where a future need not be `Send`, the workspace's `clippy.toml` refuses it
-//! (`await_holding_invalid_type`).
+//! On a single-threaded runtime, where a future need not be `Send`, the workspace's `clippy.toml`
+//! rejects such a guard (`await_holding_invalid_type`).
 //!
-//! The way through: [`Mutex`] and its sisters (`locks.rs`) are `lock_api` types over `Tracked`
-//! (`tracked.rs`), which wraps one of the bare locks of `raw/`, asks `check.rs` in test builds, and leaves
-//! its notes in `counters.rs`, from whose sums (`totals.rs`) `report/` draws.
+//! Structure: [`Mutex`] and the other locks (`locks.rs`) are `lock_api` types over `Tracked`
+//! (`tracked.rs`). `Tracked` wraps one of the bare locks of `raw/`, calls `check.rs` in test builds, and
+//! records in `counters.rs`. `totals.rs` sums the counters, and `report/` renders the sums.
 
 #[cfg_attr(not(debug_assertions), path = "check_off.rs")]
 mod check;

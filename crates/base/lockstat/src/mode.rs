@@ -1,4 +1,4 @@
-//! How much is measured, switched at run time.
+//! How much is measured, set at run time.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
@@ -8,21 +8,22 @@ use std::sync::atomic::{AtomicU8, Ordering};
 pub enum Mode {
     /// Nothing.
     Off = 0,
-    /// Who waits, where, for whom and how long. An acquire that need not wait costs nothing measurable.
+    /// Waits: by which call site, for which holder, and how long. An acquire without a wait costs
+    /// nothing measurable.
     #[default]
     Contended = 1,
-    /// Also every acquisition, and how long the lock was held: of the first 64 acquisitions of a class, of
-    /// those that had to wait, and of one in eight of all others, picked by chance, so that sums and
-    /// percentiles stand for all of them. Where a reading of the clock costs more than all the rest, as on
-    /// virtual machines, that is most of the price.
+    /// Also every acquisition, and the hold times of a sample: the first 64 acquisitions of a class,
+    /// those that had to wait, and one in eight of all others, chosen at random, so that sums and
+    /// percentiles are estimates for all. Where reading the clock costs more than everything else, as on
+    /// virtual machines, these readings are most of the cost.
     Full = 2,
-    /// As [`Mode::Full`], with the time of each hold: two clock readings per acquire. For holds that are rare
-    /// and long.
+    /// Like [`Mode::Full`], with the time of each hold: two clock readings per acquire. For rare and
+    /// long holds.
     Exact = 3,
 }
 
 impl Mode {
-    /// All of them.
+    /// All modes.
     pub const ALL: [Mode; 4] = [Mode::Off, Mode::Contended, Mode::Full, Mode::Exact];
 
     /// The mode's name in reports: `off`, `contended`, `full` or `exact`.
@@ -38,15 +39,14 @@ impl Mode {
 
 static MODE: AtomicU8 = AtomicU8::new(Mode::Contended as u8);
 
-/// Switches what is measured, for every lock of the process. What was counted stays; see
-/// [`reset`](crate::reset).
+/// Sets the mode for every lock of the process. The counts are kept; see [`reset`](crate::reset).
 ///
-/// Acquisitions that are under way are counted as the mode said when they began.
+/// An acquisition in progress is counted according to the mode at its beginning.
 pub fn set_mode(mode: Mode) {
     MODE.store(mode as u8, Ordering::Relaxed);
 }
 
-/// What is measured now.
+/// Returns the current mode.
 #[inline]
 pub fn mode() -> Mode {
     match MODE.load(Ordering::Relaxed) {

@@ -1,4 +1,4 @@
-//! Waits told one by one, for timelines: reports have sums only.
+//! Single waits, for timelines: reports have sums only.
 
 use std::cell::Cell;
 use std::fmt;
@@ -11,29 +11,31 @@ use crate::clock;
 use crate::counters::Waited;
 use crate::kind::Kind;
 
-/// One wait for a lock that is over.
+/// One finished wait for a lock.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
     /// The class of the lock.
     pub class: &'static str,
-    /// In which way it was taken.
+    /// The way in which the lock was taken.
     pub kind: Kind,
-    /// Who waited.
+    /// The call site that waited.
     pub waiter: &'static Location<'static>,
-    /// Who had taken it last when the wait began, if anybody was noted.
+    /// The call site that had taken the lock last when the wait began, if known.
     pub holder: Option<&'static Location<'static>>,
-    /// When the wait began.
+    /// The beginning of the wait.
     pub began: Instant,
-    /// How long it took.
+    /// The duration of the wait.
     pub took: Duration,
 }
 
-/// Has `observer` called for each wait of any thread, until the guard is dropped: by the thread that waited,
-/// when it has released the lock, or before it waits for another one. In [`Mode::Off`](crate::Mode::Off)
-/// nothing is told. While nobody observes it costs those who had to wait a load, and others nothing.
+/// Calls `observer` for each wait of any thread until the guard is dropped. The waiting thread makes the
+/// call after it has released the lock, or before it waits for another one. In
+/// [`Mode::Off`](crate::Mode::Off) no waits are reported. While there is no observer, a wait costs one
+/// additional load, and an acquire without a wait nothing.
 ///
-/// The observer must be quick, as locks may be held meanwhile, must not block or panic, and must not take a
-/// lock of this crate. The first call of this function may take 10 ms, in which the clock's rate is measured.
+/// The observer must be fast, since locks may be held meanwhile. It must not block, panic, or take a
+/// lock of this crate. The first call of this function may take 10 ms, in which the clock's rate is
+/// measured.
 #[must_use = "observing ends when this is dropped"]
 pub fn observe(observer: impl Fn(&Wait) + Send + Sync + 'static) -> Observing {
     static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -45,7 +47,7 @@ pub fn observe(observer: impl Fn(&Wait) + Send + Sync + 'static) -> Observing {
     Observing(id)
 }
 
-/// See [`observe`].
+/// The guard of [`observe`]: dropping it ends the observation.
 pub struct Observing(u64);
 
 impl Drop for Observing {
@@ -62,31 +64,32 @@ impl fmt::Debug for Observing {
     }
 }
 
-/// How long this thread has waited for locks so far: the difference of two calls is what it waited in
-/// between. To be asked while somebody [observes](observe), or the first call may take 10 ms.
+/// Returns how long this thread has waited for locks so far; the difference of two calls is the wait
+/// time in between. The first call may take 10 ms unless an [observer](observe) has been registered
+/// before.
 pub fn waited_by_this_thread() -> Duration {
     duration(WAITED_TICKS.get())
 }
 
 type Observer = Arc<dyn Fn(&Wait) + Send + Sync>;
 
-/// Written to when somebody begins or ends; read by threads that had to wait, while anybody observes.
+/// Written when an observer is added or removed; read by threads after a wait while there are observers.
 static OBSERVERS: RwLock<Vec<(u64, Observer)>> = RwLock::new(Vec::new());
-/// How many there are: to be looked at without the lock. Relaxed: a wait that is over at the moment in which
-/// somebody begins to observe may be told or not.
+/// The number of observers, to be read without the lock. Relaxed: a wait that ends while an observer is
+/// being added may or may not be reported to it.
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static WAITED_TICKS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Adds to what this thread has waited.
+/// Adds to this thread's wait time.
 #[inline]
 pub(crate) fn add(ticks: u64) {
     WAITED_TICKS.set(WAITED_TICKS.get().wrapping_add(ticks));
 }
 
-/// Tells of a wait, if anybody wants to know.
+/// Reports a wait to the observers, if there are any.
 #[inline]
 pub(crate) fn tell(waited: &Waited) {
     if COUNT.load(Ordering::Relaxed) > 0 {

@@ -4,17 +4,17 @@ use std::panic::Location;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// A place in the source, as `#[track_caller]` tells it. One line may have several addresses: one per copy of
-/// a generic function; so places are compared by value.
+/// A call site, from `#[track_caller]`. One line may have several addresses, one per instance of a
+/// generic function; so call sites are compared by value.
 pub(crate) type Place = &'static Location<'static>;
 
-/// Whether two are the same, looking at the addresses first and at the text last.
+/// Whether both are the same call site. Compares the addresses first and the file names last.
 #[inline]
 pub(crate) fn same(a: Place, b: Place) -> bool {
     ptr::eq(a, b) || (a.line() == b.line() && a.column() == b.column() && a.file() == b.file())
 }
 
-/// A place or none, which any thread may read or replace.
+/// An optional call site, which any thread may read or replace.
 #[derive(Default)]
 pub(crate) struct PlaceCell(AtomicPtr<Location<'static>>);
 
@@ -30,13 +30,13 @@ impl PlaceCell {
 
     #[inline]
     pub(crate) fn place(&self) -> Option<Place> {
-        // SAFETY: the pointer is null or was made from a `&'static Location` in `set`; nobody writes to
-        // those.
+        // SAFETY: the pointer is null or was made from a `&'static Location` in `set`; such a location
+        // is never written to.
         unsafe { self.0.load(Ordering::Relaxed).as_ref() }
     }
 }
 
-/// A place with two yes-or-no facts, in one word: they live in the bits that a place's address leaves free.
+/// A call site with two flags, in one word: the flags use the low bits that are zero in every address.
 #[derive(Clone, Copy)]
 pub(crate) struct Marked(*const Location<'static>);
 
@@ -61,7 +61,7 @@ impl Marked {
 
     #[inline]
     pub(crate) fn place(self) -> Option<Place> {
-        // SAFETY: without its marks the pointer is null or the one that `new` was given.
+        // SAFETY: without its flags the pointer is null or the one that `new` was given.
         unsafe { self.0.map_addr(|address| address & !MARKS).as_ref() }
     }
 

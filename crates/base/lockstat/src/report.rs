@@ -1,4 +1,4 @@
-//! The report: text in the columns of `/proc/lock_stat`, JSON and Prometheus.
+//! The report: as text in the columns of `/proc/lock_stat`, as JSON and for Prometheus.
 
 mod json;
 mod prometheus;
@@ -9,88 +9,90 @@ use std::time::Duration;
 use crate::totals::{SiteTotal, SiteTotals, TimeTotals, Totals};
 use crate::{Class, Kind, Mode, clock, counters, mode};
 
-/// What the locks of this process have measured since the start or the last [`reset`](crate::reset).
+/// The measurements of this process's locks since its start or the last [`reset`](crate::reset).
 ///
-/// Threads go on counting while it is drawn up, so sums of different columns may be a few acquisitions apart.
+/// Threads continue to count while the report is made, so sums in different columns may be a few
+/// acquisitions apart.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// The mode at the time of the report. Acquisitions and hold times are complete only if it was
-    /// [`Mode::Exact`] all along.
+    /// The mode at the time of the report. Acquisitions are complete only if the mode was always at least
+    /// [`Mode::Full`], hold times only if it was always [`Mode::Exact`].
     pub mode: Mode,
-    /// One entry for each class and kind of which there is something to tell, the most contended first.
+    /// One entry for each class and kind with counts, the most contended first.
     pub classes: Vec<ClassReport>,
-    /// Names of the classes that were met at some time, but of which there is nothing to tell.
+    /// The names of classes that have been used but have no counts.
     pub quiet: Vec<&'static str>,
-    /// What all this was drawn from, for [`Report::since`].
+    /// The sums behind this report, for [`Report::since`].
     totals: Vec<Totals>,
-    /// Counts the calls of [`reset`](crate::reset) before this report.
+    /// The number of calls of [`reset`](crate::reset) before this report.
     period: u32,
 }
 
-/// One class's figures for one way of taking its locks.
+/// The figures of one class for one way of taking its locks.
 #[derive(Clone, Debug)]
 pub struct ClassReport {
     /// The class's name.
     pub name: &'static str,
-    /// In which way the locks were taken.
+    /// The way in which the locks were taken.
     pub kind: Kind,
     /// How often a thread had to wait.
     pub contentions: u64,
-    /// How often it waited for a lock that had last been taken (as far as that was being watched) on another
-    /// processor.
+    /// How often a thread waited for a lock that had last been taken on another processor, as far as
+    /// this was measured.
     pub con_bounces: u64,
     /// How often a lock was taken; counted from [`Mode::Full`] on.
     pub acquisitions: u64,
-    /// How often a lock was taken that had last been taken on another processor; counted from [`Mode::Full`]
-    /// on.
+    /// How often a lock was taken that had last been taken on another processor; counted from
+    /// [`Mode::Full`] on.
     pub acq_bounces: u64,
-    /// The times waited.
+    /// The wait times.
     pub wait: Times,
-    /// The times held; measured from [`Mode::Full`] on.
+    /// The hold times; measured from [`Mode::Full`] on.
     pub hold: Times,
-    /// Places that waited, the longest in total first. `count` waits took `total_ns`; `times` says more of
-    /// them.
+    /// Call sites that waited, the longest in total first. `count`: the waits; `total_ns`: their sum;
+    /// `times`: a summary of them.
     pub waiters: Vec<Site>,
-    /// Places that held the lock: `count` times somebody waited for it; they held it for `total_ns` (in
-    /// [`Mode::Full`]), of which `times` says more. Those most waited for come first.
+    /// Call sites that held the lock, the most waited for first. `count`: how often a thread waited for
+    /// a holder from this call site; `total_ns`: how long it held the lock (from [`Mode::Full`] on);
+    /// `times`: a summary of these holds.
     pub holders: Vec<Site>,
 }
 
 /// A summary of times in nanoseconds; all zero if there were none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
-    /// How many.
+    /// The number of times.
     pub count: u64,
-    /// The shortest.
+    /// The shortest time.
     pub min_ns: u64,
-    /// The longest.
+    /// The longest time.
     pub max_ns: u64,
-    /// Their sum. As all that follows and the two before, of holds in [`Mode::Full`] it is made from those
-    /// that were timed, and 0 if none was.
+    /// The sum of the times. For holds in [`Mode::Full`], this and all other fields but `count` are
+    /// based on the timed holds, and are 0 if none was timed.
     pub total_ns: u64,
-    /// Half of them took no longer than this; right to within a quarter.
+    /// The median; accurate to within a quarter.
     pub p50_ns: u64,
-    /// 99 of 100 took no longer than this; right to within a quarter.
+    /// The 99th percentile; accurate to within a quarter.
     pub p99_ns: u64,
 }
 
-/// A place in the source that takes a lock.
+/// A call site that takes a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// Source file, as the compiler was given it.
+    /// The source file, as given to the compiler.
     pub file: &'static str,
-    /// Line in that file, from 1.
+    /// The line in that file, from 1.
     pub line: u32,
-    /// How often; see the list it stands in.
+    /// How often; its meaning depends on the list that contains the site.
     pub count: u64,
-    /// How long in sum; see the list it stands in.
+    /// The total time; its meaning depends on the list that contains the site.
     pub total_ns: u64,
-    /// The times waited or held here.
+    /// The times waited or held at this call site.
     pub times: Times,
 }
 
-/// Draws up what was measured so far. The first report of a process may take 10 ms, in which the clock's rate
-/// is measured.
+/// Reports the measurements so far. The first report of a process may take 10 ms, in which the clock's
+/// rate is measured.
 pub fn report() -> Report {
     let (period, totals) = counters::snapshot();
     Report::draw_up(mode(), period, totals)
@@ -110,11 +112,11 @@ impl Report {
         Self { mode, classes, quiet, totals, period }
     }
 
-    /// What has been measured since an earlier report of this process: this one itself, if everything was
-    /// [`reset`](crate::reset) in between.
+    /// Returns the measurements since an earlier report of this process. If [`reset`](crate::reset) was
+    /// called in between, returns a copy of this report.
     ///
-    /// The shortest and the longest time are right to within a quarter, unless they are records. So are
-    /// percentiles, as always.
+    /// The shortest and the longest time are accurate to within a quarter unless they are new extremes, which
+    /// are exact. Percentiles are accurate to within a quarter.
     pub fn since(&self, earlier: &Report) -> Report {
         if earlier.period != self.period {
             return self.clone();
@@ -127,36 +129,37 @@ impl Report {
         Self::draw_up(self.mode, self.period, totals.collect())
     }
 
-    /// What all threads have waited for all locks, together.
+    /// The sum of all waits of all threads for all locks.
     pub fn wait(&self) -> Duration {
         Duration::from_nanos(self.classes.iter().map(|class| class.wait.total_ns).sum())
     }
 
-    /// The figures of a class, if there are any: those of its exclusive or its writing acquisitions.
+    /// The figures of a class for its exclusive or writing acquisitions, if there are any.
     pub fn class(&self, name: &str) -> Option<&ClassReport> {
         self.classes.iter().find(|c| c.name == name && c.kind != Kind::Read)
     }
 
-    /// The columns and layout of `/proc/lock_stat`, times in microseconds; the percentiles stand behind its
-    /// columns.
+    /// Formats the report with the columns and layout of `/proc/lock_stat`, times in microseconds;
+    /// columns with percentiles follow.
     pub fn to_text(&self) -> String {
         text::render(self)
     }
 
-    /// One JSON object; the keys are the field names of [`Report`] and the types it is made of.
+    /// Formats the report as one JSON object; the keys are the field names of [`Report`] and of the
+    /// types in it.
     pub fn to_json(&self) -> String {
         json::render(self)
     }
 
-    /// The text format of Prometheus (exposition format 0.0.4): per class and kind counters and two
-    /// summaries, times in seconds.
+    /// Formats the report in the text format of Prometheus (exposition format 0.0.4): counters and two
+    /// summaries per class and kind, times in seconds.
     pub fn to_prometheus(&self) -> String {
         prometheus::render(self)
     }
 }
 
 impl Times {
-    /// The mean; 0 if there were none.
+    /// The mean; 0 if there are no times.
     pub fn avg_ns(&self) -> u64 {
         self.total_ns.checked_div(self.count).unwrap_or(0)
     }
@@ -188,7 +191,7 @@ impl From<&TimeTotals> for Times {
         }
         let ns_per_tick = clock::ns_per_tick();
         let ns = |ticks: u64| (ticks as f64 * ns_per_tick) as u64;
-        // A bucket's end may lie beyond the longest time it holds.
+        // A bucket's upper end may be greater than the longest time in it.
         let quantile =
             |part| ns(totals.histogram.quantile(part).clamp(totals.min.min(totals.max), totals.max));
         Self {

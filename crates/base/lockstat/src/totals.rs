@@ -13,13 +13,13 @@ pub(crate) struct Totals {
     pub(crate) kind: Kind,
     pub(crate) con_bounces: u64,
     pub(crate) acq_bounces: u64,
-    /// Per place that waited: the times waited.
+    /// Per waiting call site: the wait times.
     pub(crate) waiters: SiteTotals,
-    /// Per place that held: how often it was waited for, and the times held.
+    /// Per holding call site: how often a thread waited for it, and the hold times.
     pub(crate) holders: SiteTotals,
 }
 
-/// By place; what found no room in a thread's list has none.
+/// Totals by call site. The key None collects the call sites for which a thread's table had no room.
 pub(crate) type SiteTotals = HashMap<Option<Place>, SiteTotal>;
 
 #[derive(Clone, Debug, Default)]
@@ -31,9 +31,10 @@ pub(crate) struct SiteTotal {
 #[derive(Clone, Debug)]
 pub(crate) struct TimeTotals {
     pub(crate) count: u64,
-    /// For how many of them the measured times stand: all, or about as many where chance picked some.
+    /// The number of times that the measured ones represent: all, or about all if they are a random
+    /// sample.
     pub(crate) weight: u64,
-    /// The sum of the times, each as often as it stands for one.
+    /// The sum of the measured times, each multiplied by its weight.
     pub(crate) total: u64,
     pub(crate) min: u64,
     pub(crate) max: u64,
@@ -52,7 +53,7 @@ impl Totals {
         }
     }
 
-    /// What has come since an earlier sum of the same class and kind; none if nothing has.
+    /// Returns the increase since an earlier sum of the same class and kind; none if there is none.
     pub(crate) fn since(&self, earlier: &Self) -> Option<Self> {
         let since = Self {
             class: self.class,
@@ -105,7 +106,7 @@ impl TimeTotals {
         })
     }
 
-    /// The sum of all times, as far as it is known from those that were measured.
+    /// The sum of all times, extrapolated from the measured ones.
     pub(crate) fn whole(&self) -> f64 {
         match self.weight {
             weight if weight == self.count => self.total as f64,
@@ -123,8 +124,8 @@ impl TimeTotals {
         self.histogram.add(&other.histogram);
     }
 
-    /// The extremes of what has come since are known exactly if they are new ones; else to within their
-    /// bucket.
+    /// Returns the increase since an earlier sum. A new minimum or maximum is exact; otherwise it is
+    /// known to within its bucket.
     fn since(&self, earlier: &Self) -> Self {
         let count = self.count.saturating_sub(earlier.count);
         let histogram = self.histogram.since(&earlier.histogram);

@@ -1,4 +1,4 @@
-//! A bare lock that knows its class, remembers who took it, and leaves notes for the report.
+//! A bare lock with a class, which remembers its last holder and records its use for the report.
 
 use std::cell::Cell;
 use std::marker::PhantomData;
@@ -15,27 +15,28 @@ use crate::place::{Marked, Place, PlaceCell};
 use crate::raw::{FutexRwLock, RawLock, Spin, Waiting};
 use crate::{Class, Kind, clock, observe};
 
-/// The class of a lock that `lock_api` makes by itself; ours are all made by [`Tracked::new`].
+/// The class of a lock that `lock_api` creates by itself; this crate creates all locks with
+/// [`Tracked::new`].
 static UNNAMED: Class = Class::new("lockstat.unnamed");
 
 /// The bare lock `R` with its class.
 pub struct Tracked<R> {
     raw: R,
-    /// Processor on which the lock was last taken while that was being watched.
+    /// The processor on which the lock was last taken by a measured acquisition.
     last_cpu: AtomicU32,
     class: &'static Class,
-    /// Where the newest holder took it; none before the first. Stale once the lock is free.
+    /// The call site of the latest holder; none before the first. Stale once the lock is free.
     holder: PlaceCell,
 }
 
-/// What goes along with one acquisition until the release; counting waits until the lock is free again, so as
-/// not to prolong the section. Two words, so that a guard stays in registers.
+/// The state of one acquisition until its release. Counting is deferred until the lock is free again, so
+/// that it does not prolong the hold. Two words, so that a guard stays in registers.
 pub struct Hold {
-    /// What is to be measured of it.
+    /// How the hold is measured.
     since: Since,
-    /// Where, if there is anything to count.
+    /// The call site, if there is anything to count.
     site: Marked,
-    /// A guard stays in its thread: what is held is known per thread.
+    /// A guard stays in its thread: the list of held locks is per thread.
     _not_send: PhantomData<*mut ()>,
 }
 
@@ -43,16 +44,16 @@ pub struct Hold {
 unsafe impl Sync for Hold {}
 
 thread_local! {
-    /// A wait that is over and not yet counted. There is at most one: before a thread waits again, it counts
-    /// this.
+    /// A finished wait that is not counted yet. There is at most one: a thread counts it before it waits
+    /// again.
     static WAITED: Cell<Option<Waited>> = const { Cell::new(None) };
-    /// A lock that this thread has released was called meanwhile.
+    /// A lock that this thread has released may have been called while it was held.
     static CALLED: Cell<bool> = const { Cell::new(false) };
     /// See [`is_picked`].
     static CHANCE: Cell<u32> = const { Cell::new(0) };
 }
 
-/// Whether this thread has released a lock that may have been called, since this was last asked.
+/// Whether this thread has released a lock that may have been called. Clears the flag.
 #[inline]
 pub(crate) fn take_called() -> bool {
     CALLED.take()
@@ -62,8 +63,8 @@ impl Hold {
     const UNWATCHED: Self = Self { since: Since::UNCOUNTED, site: Marked::NONE, _not_send: PhantomData };
 }
 
-/// When the lock was taken, in ticks, if the hold is timed; the lowest bit says that it stands for itself
-/// only. 0: it is not even counted; 1: it is only counted.
+/// The time at which the lock was taken, in ticks, if the hold is timed; the lowest bit is set if the
+/// hold's weight is 1. The value 0: not counted; 1: counted but not timed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Since(u64);
 
@@ -71,13 +72,13 @@ impl Since {
     const UNCOUNTED: Self = Self(0);
     const UNTIMED: Self = Self(1);
 
-    /// It stands for itself.
+    /// A timed hold that represents only itself.
     #[inline]
     fn alone(ticks: u64) -> Self {
         Self(ticks | 1)
     }
 
-    /// It was picked by chance, and stands for all that were not.
+    /// A hold chosen at random, which represents the untimed ones too.
     #[inline]
     fn picked(ticks: u64) -> Self {
         Self(ticks & !1)
@@ -94,15 +95,15 @@ impl Since {
     }
 }
 
-/// One hold in so many is timed in [`Mode::Full`].
+/// One hold in this many is timed in [`Mode::Full`].
 const ONE_IN: u32 = 1 << ONE_IN_BITS;
 const ONE_IN_BITS: u32 = 3;
 
-/// True for one call in [`ONE_IN`], by chance: a count would always pick the same one of locks that are taken
-/// in turn.
+/// Returns true for one call in [`ONE_IN`], at random: a counter would always pick the same one of
+/// several locks that are taken in turn.
 #[inline]
 fn is_picked() -> bool {
-    // Numerical Recipes' linear congruential generator, of whose numbers the highest bits are the best.
+    // Numerical Recipes' linear congruential generator; the highest bits of its numbers are the best.
     let next = CHANCE.get().wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
     CHANCE.set(next);
     next >> (u32::BITS - ONE_IN_BITS) == 0
@@ -117,7 +118,7 @@ impl<R> Tracked<R> {
         self.class
     }
 
-    /// The way to the lock: at once, or by waiting.
+    /// Takes the lock, at once or by waiting.
     #[inline]
     fn take(&self, how: How, site: Place, fast: impl FnOnce(&R) -> bool, slow: impl FnOnce(&R)) -> Hold {
         let acquisition = self.acquisition(how.waiting, site);
@@ -136,7 +137,7 @@ impl<R> Tracked<R> {
         Some(self.taken(site))
     }
 
-    /// The way out.
+    /// Releases the lock, then counts the hold.
     #[inline]
     fn leave(&self, kind: Kind, hold: Hold, unlock: impl FnOnce(&R)) {
         check::released(ptr::from_ref(self).addr());
@@ -161,8 +162,8 @@ impl<R> Tracked<R> {
         Hold { since, site: Marked::new(site, self.moved_to(cpu), false), _not_send: PhantomData }
     }
 
-    /// Notes on which processor the lock was taken; says whether that is a new one. Readers of a read-write
-    /// lock may do this at the same time: then one of the processors stays.
+    /// Records the processor on which the lock was taken; returns whether it differs from the last one.
+    /// Readers of a read-write lock may do this concurrently: then one of the processors is kept.
     #[inline]
     fn moved_to(&self, cpu: u32) -> bool {
         let moved = self.last_cpu.load(Ordering::Relaxed) != cpu;
@@ -195,7 +196,7 @@ impl<R> Tracked<R> {
 
     #[inline(never)]
     fn leave_watched(&self, kind: Kind, hold: Hold, unlock: impl FnOnce(&R)) {
-        // Read before the lock is free: then it may be dropped by somebody else.
+        // Read before the release: afterwards another thread may drop the lock.
         let class = self.class;
         let now = if hold.since.is_timed() { clock::now() } else { 0 };
         unlock(&self.raw);
@@ -223,7 +224,7 @@ impl Tracked<Spin> {
     }
 }
 
-/// Counts the wait that this thread has left to be counted, if it has.
+/// Counts this thread's deferred wait, if there is one.
 #[inline]
 fn count_wait() {
     if let Some(waited) = WAITED.take() {
@@ -232,7 +233,7 @@ fn count_wait() {
     }
 }
 
-/// In which way a lock is taken.
+/// The way in which a lock is taken.
 #[derive(Clone, Copy)]
 struct How {
     kind: Kind,
@@ -246,7 +247,8 @@ const fn exclusive<R: RawLock>() -> How {
     How { kind: Kind::Exclusive, waiting: R::WAITING }
 }
 
-// SAFETY: `R` gives the lock to one thread at a time, and nothing here takes or releases it beside `R`.
+// SAFETY: `R` gives the lock to one thread at a time, and nothing here takes or releases it except
+// through `R`.
 unsafe impl<R: RawLock> RawMutex for Tracked<R> {
     const INIT: Self = Self::new(R::INIT, &UNNAMED);
     type Guard = Hold;
@@ -266,7 +268,7 @@ unsafe impl<R: RawLock> RawMutex for Tracked<R> {
     #[inline]
     unsafe fn unlock(&self, hold: Hold) {
         self.leave(Kind::Exclusive, hold, |raw| {
-            // SAFETY: the caller holds the lock, as this function demands too.
+            // SAFETY: the caller holds the lock, as this function requires too.
             if unsafe { raw.unlock() } {
                 CALLED.set(true);
             }
@@ -333,7 +335,7 @@ unsafe impl RawRwLock for Tracked<FutexRwLock> {
 mod tests {
     use super::*;
 
-    /// A thread's choices are always the same, so this fails always or never.
+    /// A thread's choices are deterministic, so this test fails always or never.
     #[test]
     fn about_one_in_eight_is_picked_also_of_each_second_call() {
         let picked = |step: usize| {

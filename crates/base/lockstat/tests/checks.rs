@@ -1,5 +1,5 @@
-//! What test builds check: waiting while holding a lock, the order of classes, sleeping in a spin lock's
-//! section.
+//! Goal: test builds detect blocking while a lock is held, a contradiction to the order of classes, and
+//! a lock that may sleep within a spin lock's section.
 #![cfg(debug_assertions)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -7,7 +7,8 @@ use std::thread;
 
 use loligo_lockstat::{Class, HeavyMutex, Mutex, RwLock, SpinLock, blocking_point};
 
-/// The message with which `f` panics, on a thread of its own so that no list of held locks is left behind.
+/// Returns the message with which `f` panics. Runs `f` on a thread of its own, so that no list of held
+/// locks remains.
 fn panic_of(f: impl FnOnce() + Send) -> String {
     let caught = thread::scope(|s| s.spawn(|| catch_unwind(AssertUnwindSafe(f))).join());
     let payload = caught.expect("the panic was caught").expect_err("this should panic");
@@ -29,7 +30,7 @@ fn waiting_while_holding_a_lock_panics() {
         blocking_point("socket write");
     });
     assert_names(&message, &["socket write", "`t.blocking`", "checks.rs:"]);
-    // Holding none, or none any more, is fine.
+    // Without a held lock, or after its release, there is no panic.
     let lock = RwLock::new(&A, ());
     blocking_point("socket write");
     drop(lock.read());
@@ -54,7 +55,7 @@ fn the_opposite_order_panics_and_names_both_chains() {
     static B: Class = Class::new("t.order.b");
     static C: Class = Class::new("t.order.c");
     let (a, b, c) = (Mutex::new(&A, ()), RwLock::new(&B, ()), SpinLock::new(&C, ()));
-    // Each acquisition on a line of its own, which the message must name.
+    // Each acquisition is on a line of its own, which the message must contain.
     let earlier = line!() + 2;
     let chain = || {
         let _a = a.lock();
@@ -81,14 +82,15 @@ fn the_opposite_order_panics_and_names_both_chains() {
     ] {
         assert_names(&message, &[&chain]);
     }
-    // Trying to take a lock cannot wait for ever, so it is not an error in itself; what is then held counts.
+    // `try_lock` cannot wait forever, so it is not an error in itself; but locks it has taken count as
+    // held.
     let message = panic_of(|| {
         let _c = c.try_lock();
         drop(a.try_lock());
         drop(a.lock());
     });
     assert_names(&message, &["within the section of the spin lock", "`t.order.c`", "`t.order.a`"]);
-    // The refused acquisitions have left nothing locked.
+    // The refused acquisitions left no lock held.
     assert!(a.try_lock().is_some() && b.try_write().is_some() && c.try_lock().is_some());
 }
 

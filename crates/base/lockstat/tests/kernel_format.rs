@@ -1,6 +1,6 @@
-//! Goal: who reads `/proc/lock_stat` by program can read ours. Method: a reader that knows only the kernel's
-//! description (Documentation/locking/lockstat.rst) reads the text back, and what it has read is compared
-//! with the report.
+//! Goal: programs that parse `/proc/lock_stat` can parse this crate's text. Method: a parser based only
+//! on the kernel's description (Documentation/locking/lockstat.rst) reads the text back, and the result
+//! is compared with the report.
 
 use std::sync::Barrier;
 use std::thread;
@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use loligo_lockstat::{Class, ClassReport, Kind, Mode, Mutex, RwLock, Times, report, set_mode};
 
-/// A class as the kernel's format describes it: twelve numbers, and places with a count each.
+/// A class in the kernel's format: twelve numbers, and contention points with a count each.
 #[derive(Debug, Default)]
 struct Row {
     name: String,
     numbers: Vec<f64>,
-    /// The places that contended, then those that were contended with: count and symbol.
+    /// The contending points, then the points contended with: count and symbol.
     points: [Vec<(u64, String)>; 2],
 }
 
@@ -75,8 +75,8 @@ fn the_text_is_read_back() {
         s.spawn(|| {
             let _queue = queue.lock();
             held.wait();
-            // Long enough for the other to come while it is held, in most runs; what is compared is the same
-            // in all.
+            // Usually long enough that the other thread arrives while the lock is held. The comparison
+            // does not depend on it.
             thread::sleep(Duration::from_millis(10));
         });
         held.wait();
@@ -108,7 +108,7 @@ fn compare(row: &Row, class: &ClassReport) {
     expected.extend([class.acq_bounces as f64, class.acquisitions as f64]);
     expected.extend(times(&class.hold));
     assert_eq!(row.numbers, expected, "{}", row.name);
-    // A class that nobody waited for has no first list, so its holders stand there.
+    // A class without waits has no first list, so its holders are in its place.
     let lists = [&class.waiters, &class.holders]
         .map(|list| list.iter().map(|s| (s.count, format!("{}:{}", s.file, s.line))).collect::<Vec<_>>());
     let expected: Vec<_> = lists.into_iter().filter(|list| !list.is_empty()).collect();

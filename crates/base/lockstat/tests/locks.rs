@@ -1,5 +1,5 @@
-//! The locks under real threads: they exclude, nobody sleeps for ever, and what they count is true.
-//! Every test has classes of its own, since tests share the process and its report.
+//! Goal: under real threads a held lock excludes other threads, and no waiter sleeps forever. Every test
+//! has classes of its own, since tests share the process and its report.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,7 +11,7 @@ use loligo_lockstat::{AdaptiveMutex, Class, HeavyMutex, Mutex, RwLock, SpinLock}
 const THREADS: u64 = 8;
 const ROUNDS: u64 = if cfg!(miri) { 30 } else { 5_000 };
 
-/// Many threads count up under a lock of the given type; none may be lost.
+/// Many threads increment a counter under a lock of the given type; no increment may be lost.
 macro_rules! excludes {
     ($name:ident, $lock:ident) => {
         #[test]
@@ -106,7 +106,7 @@ fn a_reader_does_not_keep_another_out() {
     assert!(lock.try_write().is_some());
 }
 
-/// A panicking holder leaves each kind of lock free, and wakes who sleeps for it.
+/// A panicking holder leaves each type of lock free, and wakes a sleeping waiter.
 macro_rules! survives_a_panic {
     ($name:ident, $lock:ident, $take:ident) => {
         #[test]
@@ -119,7 +119,8 @@ macro_rules! survives_a_panic {
                     let mut value = lock.$take();
                     *value += 1;
                     held.wait();
-                    // Long enough for the other to sleep, in most runs; the result is the same in all.
+                    // Usually long enough that the other thread sleeps. The result does not depend on
+                    // it.
                     thread::sleep(Duration::from_millis(2));
                     std::panic::resume_unwind(Box::new(()));
                 });

@@ -1,7 +1,7 @@
-//! Every interleaving of a few threads on the bare locks: they exclude, publish what was written, and wake
-//! who sleeps.
+//! Every interleaving of a few threads on the bare locks: the locks exclude, publish writes, and wake
+//! sleepers.
 //!
-//! The files of the algorithms are compiled once more here, with atomics and a futex made of loom's.
+//! The files of the algorithms are compiled again here, with atomics and a futex made with loom.
 //! `RUSTFLAGS="--cfg loom" cargo test -p loligo-lockstat --release --test loom`
 #![cfg(loom)]
 
@@ -13,14 +13,14 @@ use loom::thread;
 #[path = "../src/raw"]
 #[allow(dead_code, unreachable_pub, reason = "the library uses more of these than the models do")]
 mod raw {
-    /// Looking again adds interleavings but no new ones of interest.
+    /// More checks would add interleavings, but no new interesting ones.
     const LOOKS: u32 = 0;
 
     pub(crate) mod adaptive;
     pub(crate) mod mutex;
     pub(crate) mod rwlock;
 
-    /// Namesake of `src/raw/sync.rs`.
+    /// The counterpart of `src/raw/sync.rs`.
     mod sync {
         pub(super) use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
         pub(super) use loom::sync::atomic::{AtomicU32, AtomicU64};
@@ -30,7 +30,8 @@ mod raw {
             loom::thread::yield_now();
         }
 
-        /// A clock that stands still would never let a spinning waiter sleep, so each reading takes a tick.
+        /// Each reading advances the clock by a tick: with a stopped clock a spinning waiter would never
+        /// sleep.
         pub(super) fn now() -> u64 {
             TICKS.with(|ticks| {
                 ticks.set(ticks.get() + 1);
@@ -42,14 +43,14 @@ mod raw {
             static TICKS: std::cell::Cell<u64> = std::cell::Cell::new(0);
         }
 
-        /// Enough for a waiter to look once or twice.
+        /// Enough for a waiter to check once or twice.
         pub(super) fn wake_cost() -> u64 {
             2
         }
 
         pub(super) fn learn_wake_cost(_ticks: u64) {}
 
-        /// A futex: the look at the word and the falling asleep are one step, under `asleep`.
+        /// A futex: checking the word and going to sleep are one step, under `asleep`.
         pub(super) struct Futex {
             word: AtomicU32,
             asleep: Mutex<u32>,
@@ -117,8 +118,8 @@ use raw::adaptive::Adaptive;
 use raw::mutex::FutexMutex;
 use raw::rwlock::FutexRwLock;
 
-/// A counter that only the lock protects. loom reports it if two touch it at once, or one without having seen
-/// the other's.
+/// A counter that is protected only by the lock. loom reports concurrent accesses, and an access that
+/// does not see an earlier one.
 struct Guarded<L> {
     lock: L,
     value: UnsafeCell<u32>,
@@ -130,12 +131,12 @@ impl<L> Guarded<L> {
     }
 
     fn bump(&self) {
-        // SAFETY: the caller holds the lock to write; loom checks that this is enough.
+        // SAFETY: the caller holds the lock for writing; loom checks that this suffices.
         self.value.with_mut(|value| unsafe { *value += 1 });
     }
 
     fn read(&self) -> u32 {
-        // SAFETY: the caller holds the lock, or is alone.
+        // SAFETY: the caller holds the lock, or is the only thread.
         self.value.with(|value| unsafe { *value })
     }
 }
@@ -179,7 +180,7 @@ fn check(preemptions_max: usize, model: impl Fn() + Sync + Send + 'static) {
     bounded.check(model);
 }
 
-/// What is left to a lock's holder by those who do not wait for it.
+/// Work that callers leave to the lock's holder instead of waiting for the lock.
 struct Called {
     lock: FutexMutex<0>,
     left: AtomicU32,
@@ -191,10 +192,11 @@ impl Called {
         Arc::new(Self { lock: FutexMutex::free(), left: AtomicU32::new(0), done: UnsafeCell::new(0) })
     }
 
-    /// Holds the lock, and has done what was left by the time that it is free and was not called any more.
+    /// Called with the lock held. Does the work left, releases the lock, and repeats both if the lock
+    /// was called.
     fn hold(&self) {
         loop {
-            // SAFETY: the lock is ours; loom checks that it is.
+            // SAFETY: this thread holds the lock; loom checks this.
             self.done.with_mut(|done| unsafe { *done += self.left.swap(0, Relaxed) });
             let is_called = self.lock.unlock();
             if !is_called || self.left.load(Relaxed) == 0 || !self.lock.try_lock_or_call() {
@@ -210,7 +212,7 @@ impl Called {
         }
     }
 
-    /// Waits for the lock, and has no mind for what was left unless he is called.
+    /// Waits for the lock, and does the work left only if the lock was called.
     fn wait(&self) {
         if !self.lock.try_lock() {
             self.lock.lock_slow();
@@ -272,7 +274,7 @@ fn a_mutex_excludes_and_wakes() {
     });
 }
 
-/// With looks: a waiter that is awake may take what a sleeper was woken for.
+/// With a check before sleeping: a waiter that is awake may take the lock for which a sleeper was woken.
 #[test]
 fn a_mutex_excludes_and_wakes_while_others_look() {
     check(2, || {

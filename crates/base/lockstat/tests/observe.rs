@@ -1,4 +1,4 @@
-//! Waits that are told one by one.
+//! Goal: observers are told of each single wait.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex as StdMutex};
@@ -13,7 +13,7 @@ static QUEUE: Class = Class::new("t.observed_queue");
 static TABLE: Class = Class::new("t.observed_table");
 static FREE: Class = Class::new("t.observed_free");
 
-/// What is told from now on, of locks of this class.
+/// Collects the observed waits for locks of this class from now on.
 fn told_of(class: &'static str) -> (Arc<StdMutex<Vec<Wait>>>, loligo_lockstat::Observing) {
     let told = Arc::new(StdMutex::new(Vec::new()));
     let into = Arc::clone(&told);
@@ -25,8 +25,8 @@ fn told_of(class: &'static str) -> (Arc<StdMutex<Vec<Wait>>>, loligo_lockstat::O
     (told, observing)
 }
 
-/// Has another thread hold something while this one does `wait`; until it was really waited for: the other
-/// may lose its processor.
+/// Runs `hold` in another thread while this one runs `wait`. Repeats both until `wait` has really
+/// waited: the other thread may be preempted.
 fn while_held(hold: impl Fn(&AtomicBool) + Sync, wait: impl Fn() -> Duration) -> Duration {
     loop {
         let is_held = AtomicBool::new(false);
@@ -64,7 +64,7 @@ fn each_wait_is_told_with_its_places_and_times() {
     assert_eq!((wait.kind, wait.took), (Kind::Exclusive, waited));
     assert!(wait.waiter.file().ends_with("observe.rs"));
     assert!(wait.holder.is_some_and(|holder| holder.line() != wait.waiter.line()));
-    // The clock of ticks and the other one are compared to a few microseconds.
+    // The two clocks agree to a few microseconds.
     let slack = Duration::from_millis(1);
     assert!(wait.began + slack >= before && wait.began + wait.took <= after + slack, "{wait:?}");
     drop(observing);

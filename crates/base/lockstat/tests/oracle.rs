@@ -1,7 +1,7 @@
-//! Goal: what is counted is what happened. Method: a million random acquisitions by several threads of locks
-//! of all kinds, beside counts that each thread keeps for itself, of acquisitions and of times between its
-//! own clock readings; and contentions that are known exactly, since the holder waits until the kernel says
-//! that the other sleeps.
+//! Goal: the counts match the events. Method: several threads make a million random acquisitions of
+//! locks of all types, while each thread counts its own acquisitions and measures them with its own
+//! clock readings. In addition, contentions whose number is known exactly, since the holder waits until
+//! the kernel reports that the other thread sleeps.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -22,7 +22,7 @@ static KNOWN: Class = Class::new("t.oracle.known");
 
 const THREADS: usize = 4;
 const OPS: usize = if cfg!(miri) { 200 } else { 250_000 };
-/// In the order of [`Tally`]: what is taken and how.
+/// The class and kind of each way, in the order of [`Tally`].
 const WAYS: [(&Class, Kind); 6] = [
     (&MUTEX, Kind::Exclusive),
     (&SPIN, Kind::Exclusive),
@@ -32,11 +32,11 @@ const WAYS: [(&Class, Kind); 6] = [
     (&RW, Kind::Read),
 ];
 
-/// How often something was taken in each way, by lock and by try-lock, and how long that took from before
-/// until after.
+/// Per way: how often a lock was taken, by `lock` and `try_lock`, and the total time from before the
+/// call until after the release.
 type Tally = [(u64, Duration); WAYS.len()];
 
-/// One test, since mode and counts are the process's.
+/// A single test, since the mode and the counts are per process.
 #[test]
 fn counts_are_exact_and_times_are_within_the_clocks_grain() {
     set_mode(Mode::Exact);
@@ -51,7 +51,7 @@ fn million() {
     let locks = Locks::new();
     let stop_reading = AtomicBool::new(false);
     let tallies: Vec<Tally> = thread::scope(|s| {
-        // Reports drawn up meanwhile disturb nothing, and never go back.
+        // Reports made meanwhile disturb nothing, and never decrease.
         let reader = s.spawn(|| watch(&stop_reading));
         let workers: Vec<_> = (0..THREADS)
             .map(|i| {
@@ -77,8 +77,8 @@ fn million() {
         assert_eq!(seen.waiters.iter().map(|s| s.count).sum::<u64>(), seen.contentions);
         assert!(seen.contentions <= taken && seen.con_bounces <= seen.contentions);
         assert!(seen.acq_bounces <= seen.acquisitions);
-        // Waits and holds lie within what the thread itself measured around them; both clocks' rates agree to
-        // 1 in 1,000.
+        // Waits and holds lie within the times that the threads measured around them; the rates of both
+        // clocks agree to 1 in 1,000.
         let measured = seen.wait.total_ns + seen.hold.total_ns;
         assert!(measured as f64 <= spent.as_nanos() as f64 * 1.001, "{measured} ns within {spent:?}");
     }
@@ -117,7 +117,7 @@ impl Locks {
         }
     }
 
-    /// Takes a lock; false if trying has failed.
+    /// Takes a lock; false if `try_lock` has failed.
     fn take(&self, way: usize, tries: bool) -> bool {
         let add = |value: &mut u64| {
             *value += 1;
@@ -185,7 +185,7 @@ impl Random {
     }
 }
 
-/// Each round a thread holds the lock until another sleeps for it: as many contentions as rounds.
+/// In each round a thread holds the lock until another sleeps for it: as many contentions as rounds.
 fn known_contentions() {
     const ROUNDS: u64 = if cfg!(miri) { 0 } else { 100 };
     reset();
@@ -197,7 +197,7 @@ fn known_contentions() {
         s.spawn(|| {
             for _ in 0..ROUNDS {
                 turn.wait();
-                // SAFETY: takes no argument and touches no memory of ours.
+                // SAFETY: takes no argument and accesses no memory of this process.
                 waiter.store(unsafe { libc::gettid() }, Ordering::Release);
                 let began = Instant::now();
                 drop(lock.lock());
@@ -226,15 +226,16 @@ fn known_contentions() {
     assert_eq!((seen.contentions, seen.wait.count, seen.acquisitions), (ROUNDS, ROUNDS, 0));
     assert_eq!((seen.waiters.len(), seen.holders.len()), (1, 1), "one place each");
     assert_eq!((seen.waiters[0].count, seen.holders[0].count), (ROUNDS, ROUNDS));
-    // A wait lies around what the holder measured and within what the waiter did.
+    // A wait includes the time that the holder measured, and lies within the time that the waiter
+    // measured.
     let (least, most) = (held.as_nanos() as f64 * 0.999, spent.as_nanos() as f64 * 1.001);
     let waited = seen.wait.total_ns as f64;
     assert!(least <= waited && waited <= most, "{waited} ns, held {held:?}, spent {spent:?}");
 }
 
-/// Whether a thread that is on its way to a lock has fallen asleep, which it does nowhere else on that way.
+/// Whether a thread that is about to take the lock is asleep. It sleeps nowhere else on its way.
 fn sleeps(thread: i32) -> bool {
-    // "tid (name) S …": the state stands behind the name.
+    // "tid (name) S …": the state follows the name.
     let stat = match thread {
         0 => return false,
         tid => fs::read_to_string(format!("/proc/self/task/{tid}/stat")).expect("a thread of ours"),

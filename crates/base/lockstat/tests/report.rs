@@ -1,5 +1,5 @@
-//! What the report says after known contention. The modes and `reset` concern the whole process, so one test
-//! does it all.
+//! Goal: the report is right after known contention. The mode and `reset` affect the whole process, so a
+//! single test runs all cases.
 
 use std::sync::Barrier;
 use std::thread;
@@ -25,10 +25,10 @@ fn the_report_tells_who_waited_for_whom_and_how_long() {
     reset_forgets();
 }
 
-/// One contention: it waited as long as the other held; no acquisition is counted.
+/// One contention: the wait is as long as the other thread's hold; no acquisition is counted.
 fn contended() {
     let mut lines = contend();
-    // Should the waiter come so late that the lock is free again, nothing has been counted yet.
+    // If the waiter arrives after the release, nothing has been counted yet.
     while report().class("t.queue").is_none() {
         lines = contend();
     }
@@ -48,13 +48,13 @@ fn contended() {
     assert_json(&report);
 }
 
-/// Where [`contend`] takes the lock.
+/// The lines at which [`contend`] takes the lock.
 struct Lines {
     holder: u32,
     waiter: u32,
 }
 
-/// One thread holds a lock of [`QUEUE`] for long; another comes to wait for it.
+/// One thread holds a lock of [`QUEUE`] for long; another arrives and waits for it.
 fn contend() -> Lines {
     let mutex = Mutex::new(&QUEUE, ());
     let held = Barrier::new(2);
@@ -72,7 +72,7 @@ fn contend() -> Lines {
     })
 }
 
-/// Every acquisition and hold is counted, for readers and writers apart.
+/// Every acquisition and hold is counted, separately for readers and writers.
 fn full() {
     set_mode(Mode::Exact);
     let table = RwLock::new(&TABLE, 0);
@@ -96,8 +96,8 @@ fn full() {
     set_mode(Mode::Contended);
 }
 
-/// Every acquisition is counted, of two locks taken in turn as well; of the holds some are timed, and the sum
-/// stands for all.
+/// Every acquisition is counted, even of two locks taken in turn. Some of the holds are timed, and the
+/// sum is an estimate for all.
 fn picked() {
     set_mode(Mode::Full);
     let (one, other) = (Mutex::new(&ONE, ()), Mutex::new(&OTHER, ()));
@@ -116,7 +116,7 @@ fn picked() {
         assert_eq!(holds.map(|hold| hold.count), [64, 1064, 1000]);
         for hold in holds {
             assert!(hold.min_ns > 0 && hold.min_ns <= hold.p50_ns && hold.p99_ns <= hold.max_ns, "{hold:?}");
-            // Each of the sum's parts is one of the times.
+            // The sum is made of the timed holds, so the mean lies within their range.
             assert!((hold.min_ns..=hold.max_ns).contains(&hold.avg_ns()), "{hold:?}");
         }
     }
@@ -132,7 +132,7 @@ fn off() {
     set_mode(Mode::Contended);
 }
 
-/// What has come since an earlier report, and nothing else.
+/// The difference from an earlier report contains the later events and nothing else.
 fn differences() {
     set_mode(Mode::Exact);
     let table = RwLock::new(&TABLE, 0);
@@ -159,7 +159,7 @@ fn differences() {
     assert_prometheus(&report);
 }
 
-/// Each line is a comment or `name{labels} number`; each name is declared once; counts are the report's.
+/// Each line is a comment or `name{labels} number`; each name is declared once; counts match the report.
 fn assert_prometheus(report: &Report) {
     let text = report.to_prometheus();
     let mut declared: Vec<&str> = Vec::new();
@@ -185,7 +185,7 @@ fn assert_prometheus(report: &Report) {
     assert!(text.contains(&line), "{text}");
 }
 
-/// Counters of living threads are forgotten as well as those of dead ones.
+/// `reset` discards the counters of living and of ended threads.
 fn reset_forgets() {
     let earlier = report();
     reset();
@@ -200,7 +200,7 @@ fn reset_forgets() {
     assert_eq!(loligo_lockstat::report().class("t.queue").map(|c| c.acquisitions), Some(1));
 }
 
-/// The columns stand where `/proc/lock_stat` has them.
+/// The columns are those of `/proc/lock_stat`, in its order.
 fn assert_text(report: &Report) {
     let text = report.to_text();
     let mut lines = text.lines();

@@ -1,16 +1,17 @@
-//! What a log call costs its caller: `cargo bench -p loligo-logring --bench log_cost`
+//! Measures the cost of a log call for its caller:
+//! `cargo run --release -p loligo-logring --example log_cost`
 //!
-//! N threads log `sent {} frames to {}` with a number and an address. Side by side, alternating, in rounds:
+//! N threads log `sent {} frames to {}` with a number and an address. Two variants alternate, in rounds:
 //!
 //! - `ring`: this crate, to a file;
-//! - `mutex queue`: the log as it was in the published cases: the caller formats its line, locks the one
-//!   queue of the process, waits while it is full, adds the line and wakes the writer, which takes the whole
-//!   queue and writes it to a file.
+//! - `mutex queue`: the log design of the published cases. The caller formats its line, locks the single
+//!   queue of the process, waits while it is full, adds the line and wakes the writer, which takes the
+//!   whole queue and writes it to a file.
 //!
-//! Each call is timed by itself, with what looking at the clock costs taken off (its median). Between two
-//! calls a thread is busy with something else for some microseconds, the more the more threads there are, so
-//! that one writer can follow, in both forms: a ring that drops would look fast. Figures: a call's p50 and
-//! p99 in nanoseconds, median of all rounds, and entries dropped.
+//! Each call is timed by itself, less the (median) cost of reading the clock. Between two calls a thread
+//! is busy for some microseconds, in proportion to the number of threads, so that a single writer can
+//! keep up in both variants: a ring that drops entries would look fast. Figures: a call's p50 and p99 in
+//! nanoseconds, median of all rounds, and the number of dropped entries.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -26,7 +27,7 @@ use loligo_logring::{Config, Logger, Sink, flush, log, set_option};
 
 const ROUNDS: usize = 7;
 const CALLS: usize = 20_000;
-/// Of each thread between two calls, times the number of threads.
+/// The ticks for which a thread is busy between two calls, to be multiplied by the number of threads.
 const BUSY_TICKS: u64 = 3_000;
 /// Ceph's `log_max_new`.
 const QUEUE_MAX: usize = 1000;
@@ -42,7 +43,7 @@ fn main() {
     );
     for threads in [1, 4, 16] {
         let mut figures: [Vec<Figures>; 2] = Default::default();
-        // As in a program: the address is somewhere in memory, the number has just been counted.
+        // As in a program: the address is somewhere in memory, and the number has just been computed.
         let peer = black_box(SocketAddr::from(([10, 0, 0, 1], 6789)));
         for _ in 0..ROUNDS {
             let ring = Ring::start();
@@ -98,7 +99,7 @@ fn measure(threads: usize, own: u64, call: impl Fn() + Sync) -> Figures {
 
 fn work(start: &Barrier, own: u64, busy: u64, call: &impl Fn()) -> Vec<u64> {
     let mut taken = vec![0; CALLS];
-    call(); // makes the thread's ring
+    call(); // creates the thread's ring
     start.wait();
     for time in &mut taken {
         let before = ticks();
@@ -123,11 +124,11 @@ fn clock_cost() -> u64 {
     costs[costs.len() / 2]
 }
 
-/// A look at the clock that nothing passes: what is measured is all of the call.
+/// Reads the clock with fences on both sides, so that exactly the call is measured.
 #[cfg(target_arch = "x86_64")]
 fn ticks() -> u64 {
     use core::arch::x86_64::{_mm_lfence, _rdtsc};
-    // SAFETY: every x86-64 processor has both.
+    // SAFETY: every x86-64 processor has both instructions.
     unsafe {
         _mm_lfence();
         let ticks = _rdtsc();
@@ -153,7 +154,7 @@ impl Ring {
         Self(logger, path)
     }
 
-    /// How many entries were dropped, by the log's own account.
+    /// Returns the number of dropped entries, as reported in the log.
     fn stop(self) -> u64 {
         flush();
         self.0.stop();

@@ -1,4 +1,4 @@
-//! What the log thread is asked for, by callers that wait for it and by those that do not.
+//! Requests to the log thread, by callers that wait for it and by callers that do not.
 
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64};
@@ -7,31 +7,32 @@ use std::time::Duration;
 use crate::handshake::{Bell, Ticket};
 use crate::subsys;
 
-/// Who waits for the log thread looks this often whether it is still there.
+/// A thread that waits for the log thread checks at this interval whether it still exists.
 const WAIT_STEP: Duration = Duration::from_millis(100);
 
 pub(crate) static BELL: Bell = Bell::new();
 pub(crate) static FLUSH: Ticket = Ticket::new();
 pub(crate) static DUMP: Ticket = Ticket::new();
 pub(crate) static REOPEN: Ticket = Ticket::new();
-/// It answers. See `Ticket::wait` for how this ends.
+/// The log thread handles requests. See `Ticket::wait` for how this ends.
 pub(crate) static OPEN: AtomicBool = AtomicBool::new(false);
-/// The bell was rung by `nudge` since the log thread last woke up: once is enough.
+/// `nudge` has rung the bell since the log thread last woke up: once is enough.
 pub(crate) static NUDGED: AtomicBool = AtomicBool::new(false);
-/// The log thread, so that it does not wait for itself.
+/// The log thread's identifier, so that it does not wait for itself.
 pub(crate) static THREAD: AtomicU64 = AtomicU64::new(0);
 
-/// Waits until all that was logged before this call is written. False: there is no log.
+/// Waits until everything logged before this call is written. False if there is no log.
 pub fn flush() -> bool {
     ask(&FLUSH)
 }
 
-/// Writes the newest entries that are kept, those above the log's level too, and forgets them: `log dump`.
+/// Writes the kept entries, including those above the log's level, and discards them: `log dump`. False
+/// if there is no log.
 pub fn dump() -> bool {
     ask(&DUMP)
 }
 
-/// Opens the log file again, after somebody has moved the old one away: what SIGHUP is for.
+/// Reopens the log file after the old one has been renamed, as on SIGHUP. False if there is no log.
 pub fn reopen() -> bool {
     ask(&REOPEN)
 }
@@ -44,8 +45,8 @@ fn ask(ticket: &Ticket) -> bool {
     }
 }
 
-/// As [`dump`], for a crash: waits no longer than so many tenths of a second. Only atomics and futexes, no
-/// lock and no memory.
+/// Like [`dump`], for a crash: waits at most `steps` tenths of a second. Uses only atomics and futexes;
+/// takes no lock and allocates nothing.
 pub(crate) fn dump_within(steps: u32) -> bool {
     if !is_open() || is_log_thread() {
         return false;
@@ -68,22 +69,22 @@ pub(crate) fn is_log_thread() -> bool {
     THREAD.load(SeqCst) == this_thread()
 }
 
-/// In the child of a fork there is no log thread. Atomics only.
+/// Called in the child of a fork, which has no log thread. Uses only atomics.
 pub(crate) fn forked() {
     subsys::set_recording(false);
     OPEN.store(false, SeqCst);
 }
 
-/// Something should not wait for the next round: a ring fills, or an error was logged.
+/// Wakes the log thread before its next round: a ring fills up, or an error was logged.
 #[inline]
 pub(crate) fn nudge() {
-    // Relaxed: a nudge that gets lost is made up for by the next round.
+    // Relaxed: if a nudge is lost, the next round makes up for it.
     if !NUDGED.load(Relaxed) && !NUDGED.swap(true, Relaxed) {
         BELL.ring();
     }
 }
 
-/// `pthread_self`; safe in a signal handler.
+/// Returns `pthread_self`. Async-signal-safe.
 pub(crate) fn this_thread() -> u64 {
     // SAFETY: always succeeds.
     unsafe { libc::pthread_self() as u64 }

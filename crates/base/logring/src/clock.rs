@@ -1,12 +1,13 @@
-//! The entries' clock, and how it is turned into the time of day.
+//! The clock of the entries, and its conversion to the time of day.
 
 use std::sync::atomic::AtomicU8;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fs, thread};
 
-/// How long the rate is measured before the first line is written: two looks at the clocks are each wrong by
-/// some 100 ns at most, so the rate is right to 5 × 10⁻⁵ at once, and better with each second.
+/// The time for which the rate is measured before the first line is written. Two readings of the clocks
+/// are each wrong by at most some 100 ns, so the rate is accurate to 5 × 10⁻⁵ at once, and becomes more
+/// accurate each second.
 const CALIBRATION: Duration = Duration::from_millis(5);
 
 const UNDECIDED: u8 = 0;
@@ -15,16 +16,17 @@ const MONOTONIC: u8 = 2;
 
 static SOURCE: AtomicU8 = AtomicU8::new(UNDECIDED);
 
-/// Now, in units that only [`WallClock`] knows; never goes back, the same on all processors.
+/// The current time, in units that only [`WallClock`] can convert. Monotonic, and the same on all
+/// processors.
 #[inline(always)]
 pub(crate) fn ticks() -> u64 {
     #[cfg(target_arch = "x86_64")]
     if SOURCE.load(Relaxed) == TSC {
         use core::arch::x86_64::{_mm_lfence, _rdtsc};
-        // The fence: a processor looks at its TSC ahead of time, also while the lock before it is still
-        // another's. Then who has the lock later has the earlier time, now and then by some hundred ticks:
-        // the tests have seen it. SAFETY: every x86-64 processor has the instructions, and the kernel uses
-        // them itself (see `tsc_is_a_clock`).
+        // The fence: a processor may read its TSC early, even while another thread still holds the lock
+        // that precedes the reading. Then the later holder of the lock has the earlier time,
+        // occasionally by some hundred ticks; the tests have observed this. SAFETY: every x86-64
+        // processor has the instructions, and the kernel uses them itself (see `tsc_is_a_clock`).
         return unsafe {
             _mm_lfence();
             _rdtsc()
@@ -39,15 +41,16 @@ fn ticks_slow() -> u64 {
     monotonic_ns()
 }
 
-/// Chooses the clock. Before the first entry; later calls change nothing, so that entries stay comparable.
+/// Chooses the clock. Called before the first entry; later calls change nothing, so that entries stay
+/// comparable.
 pub(crate) fn choose() {
     if SOURCE.load(Relaxed) == UNDECIDED {
         SOURCE.store(if tsc_is_a_clock() { TSC } else { MONOTONIC }, Relaxed);
     }
 }
 
-/// Whether the TSC runs at one rate (CPUID leaf 0x80000007, EDX bit 8) and is the same on all processors:
-/// that is what Linux has checked, and goes on checking, if it takes the time from it.
+/// Whether the TSC runs at one rate (CPUID leaf 0x80000007, EDX bit 8) and is the same on all
+/// processors. Linux checks both, and keeps checking, if it takes the time from the TSC.
 #[cfg(target_arch = "x86_64")]
 fn tsc_is_a_clock() -> bool {
     let leaf = 0x8000_0007;
@@ -64,7 +67,7 @@ fn tsc_is_a_clock() -> bool {
 
 fn monotonic_ns() -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes to `now` only. The clock exists, so it cannot fail.
+    // SAFETY: writes only to `now`. The clock exists, so the call cannot fail.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
@@ -82,7 +85,7 @@ struct Moment {
 }
 
 impl Moment {
-    /// Of several looks, the one during which the least time passed.
+    /// Reads the clocks several times, and returns the reading that took the least time.
     fn now() -> Self {
         let look = || {
             let before = ticks();
@@ -95,23 +98,24 @@ impl Moment {
     }
 }
 
-/// Turns ticks into the time of day.
+/// Converts ticks to the time of day.
 ///
-/// The rate is the ticks' against the monotonic clock, since the beginning; the offset is that of the last
-/// look. So a change of the system's time is followed, and does not spoil the rate.
+/// The rate is that of the ticks against the monotonic clock since the beginning; the offset is that of
+/// the last reading. So the conversion follows a change of the system's time, which does not affect the
+/// rate.
 pub(crate) struct WallClock {
     begun: Moment,
     last: Moment,
     ns_per_tick: f64,
-    /// The newest time that was told, so that none steps back by the little that the rate is corrected by.
+    /// The newest returned time, so that none steps back by the small corrections of the rate.
     told_ns: u64,
 }
 
-/// A step back that is smaller than this is not the system's time being set.
+/// A step back smaller than this is not a change of the system's time.
 const STEP_NS: u64 = 1_000_000;
 
 impl WallClock {
-    /// Takes [`CALIBRATION`].
+    /// Starts the clock. Takes [`CALIBRATION`].
     pub(crate) fn calibrate() -> Self {
         let begun = Moment::now();
         thread::sleep(CALIBRATION);
@@ -120,7 +124,7 @@ impl WallClock {
         clock
     }
 
-    /// Looks at the clocks again. The result is now, in ticks.
+    /// Reads the clocks again. Returns the current time in ticks.
     pub(crate) fn look(&mut self) -> u64 {
         self.last = Moment::now();
         let ticks = self.last.ticks.saturating_sub(self.begun.ticks).max(1);
@@ -129,12 +133,13 @@ impl WallClock {
         self.last.ticks
     }
 
-    /// Nanoseconds in ticks.
+    /// Converts a duration to ticks.
     pub(crate) fn ticks_of(&self, time: Duration) -> u64 {
         (time.as_nanos() as f64 / self.ns_per_tick) as u64
     }
 
-    /// Nanoseconds since 1970.
+    /// Converts ticks to nanoseconds since 1970. A small step back returns the newest earlier result
+    /// instead.
     pub(crate) fn wall_ns(&mut self, ticks: u64) -> u64 {
         let since_last = ticks.wrapping_sub(self.last.ticks) as i64;
         let ns = self.last.wall_ns.saturating_add_signed((since_last as f64 * self.ns_per_tick) as i64);
@@ -155,7 +160,8 @@ mod tests {
         let (before, ticks, after) = (wall_ns(), ticks(), wall_ns());
         clock.look();
         let told = clock.wall_ns(ticks);
-        // Three clocks, of which one may be slewed: a microsecond and a little more.
+        // Three clocks, one of which may be slewed: a difference of little more than a microsecond is
+        // normal.
         assert!(told + 100_000 >= before && told <= after + 100_000, "{before} {told} {after}");
     }
 

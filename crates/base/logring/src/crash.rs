@@ -1,17 +1,17 @@
-//! What is written when the program ends badly, and what becomes of the log in a forked child.
+//! The dump on a crash, and the log in a forked child.
 //!
-//! # What is async-signal-safe, and what is not
-//! The signal handler only loads and stores atomics, rings the log thread's bell and waits for it (`futex`),
-//! calls `write`, `sigaction`, `pthread_self` and `raise`: all of that may be done in a signal handler. The
-//! dump itself is made by the log thread, which is sound as long as the crash has not happened to it: it
-//! formats, allocates and writes as ever. So three things can go wrong, and each ends after
-//! [`PATIENCE_STEPS`] at the latest, with the program's death and without a dump: the allocator was broken or
-//! locked by the thread that crashed; the disk does not answer; the log thread itself has crashed. In the
-//! last case one line on standard error says so.
+//! # Async-signal safety
+//! The signal handler only loads and stores atomics, rings the log thread's bell and waits for it
+//! (`futex`), and calls `write`, `sigaction`, `signal`, `pthread_self` and `raise`. All of these are
+//! allowed in a signal handler. The log thread writes the dump. It formats, allocates and writes as
+//! usual, which is sound unless the log thread itself has crashed. Three things can go wrong: the
+//! crashed thread has corrupted or locked the allocator, the disk does not answer, or the log thread
+//! itself has crashed. In each case the program ends without a dump, after [`PATIENCE_STEPS`] at the
+//! latest. In the last case a line on standard error reports it.
 //!
-//! The handler runs on the thread's alternate stack where there is one (Rust's threads have one), so that
-//! also a stack overflow is seen. Afterwards the handler that was there before is put back and finds the
-//! fault again; a signal that was sent is raised again and ends the program.
+//! The handler runs on the thread's alternate stack if there is one (Rust's threads have one), so that
+//! it can handle a stack overflow, too. Afterwards it restores the earlier handler, which then gets the
+//! same fault again. A signal sent by a process is raised again and ends the program.
 
 use std::ptr;
 use std::sync::Once;
@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU64};
 
 use crate::asks::{self, this_thread};
 
-/// How long a crash waits for its dump, in tenths of a second.
+/// The longest wait of a crash for its dump, in tenths of a second.
 const PATIENCE_STEPS: u32 = 30;
 
 const SIGNALS: [(libc::c_int, &str); 5] = [
@@ -31,7 +31,7 @@ const SIGNALS: [(libc::c_int, &str); 5] = [
     (libc::SIGABRT, "Aborted"),
 ];
 
-/// The handlers that were there before ours.
+/// The handlers that were installed before those of this module.
 static EARLIER: [AtomicPtr<libc::sigaction>; SIGNALS.len()] =
     [const { AtomicPtr::new(ptr::null_mut()) }; SIGNALS.len()];
 /// The first signal and its thread, for the log thread.
@@ -39,7 +39,7 @@ static CAUGHT: AtomicI32 = AtomicI32::new(0);
 static CAUGHT_BY: AtomicU64 = AtomicU64::new(0);
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// Installs the panic hook, the signal handlers and the handler of forks, once.
+/// Installs the panic hook and the signal handlers, once.
 pub(crate) fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -48,7 +48,8 @@ pub(crate) fn install() {
     });
 }
 
-/// Lets a forked child know that it has no log thread. Once; also for programs that want no dump.
+/// Installs a handler that tells a forked child that it has no log thread, once. Also used by programs
+/// without dumps.
 pub(crate) fn watch_forks() {
     static ONCE: Once = Once::new();
     extern "C" fn child() {
@@ -65,7 +66,7 @@ pub(crate) fn is_forked() -> bool {
     FORKED.load(SeqCst)
 }
 
-/// The signal that ends the program, and the thread that it was delivered to.
+/// Returns the signal that ends the program, and the thread that received it.
 pub(crate) fn caught() -> Option<(libc::c_int, u64)> {
     let signal = CAUGHT.load(SeqCst);
     (signal != 0).then(|| (signal, CAUGHT_BY.load(SeqCst)))
@@ -78,7 +79,8 @@ pub(crate) fn name_of(signal: libc::c_int) -> &'static str {
 fn install_panic_hook() {
     let earlier = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        // A value that cannot be formatted panics in the log thread, which says so in the line itself.
+        // A value whose formatting panics does so in the log thread, which reports it in the line
+        // itself.
         if asks::is_open() && !asks::is_log_thread() {
             let name = std::thread::current().name().unwrap_or("unnamed").to_owned();
             crate::line(crate::Subsys::NONE, -1, format_args!("thread '{name}' panicked: {panic}"));
@@ -89,11 +91,12 @@ fn install_panic_hook() {
 }
 
 fn install_handler(signal: libc::c_int, earlier: &AtomicPtr<libc::sigaction>) {
-    // SAFETY: a `sigaction` of zeros is valid: no flags, no handler.
+    // SAFETY: a zeroed `sigaction` is valid: no flags, no handler.
     let (mut ours, mut theirs) = unsafe { std::mem::zeroed::<(libc::sigaction, libc::sigaction)>() };
     ours.sa_sigaction = on_signal as *const () as usize;
     ours.sa_flags = libc::SA_ONSTACK | libc::SA_SIGINFO;
-    // SAFETY: both live over the calls. What was there is kept before ours can run and ask for it.
+    // SAFETY: both outlive the calls. The earlier handler is stored before the new one can run and read
+    // it.
     unsafe {
         libc::sigemptyset(&mut ours.sa_mask);
         if libc::sigaction(signal, ptr::null(), &mut theirs) == 0 {
@@ -103,7 +106,7 @@ fn install_handler(signal: libc::c_int, earlier: &AtomicPtr<libc::sigaction>) {
     }
 }
 
-/// See the module for what this may do.
+/// The signal handler. The module's documentation lists what it may do.
 extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut libc::c_void) {
     CAUGHT_BY.store(this_thread(), SeqCst);
     CAUGHT.store(signal, SeqCst);
@@ -118,8 +121,8 @@ extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut
     let was_sent = unsafe { (*info).si_code } <= 0;
     let index = SIGNALS.iter().position(|(number, _)| *number == signal);
     let earlier = match index {
-        // Rust's handler takes SIGSEGV and SIGBUS for faults that will be repeated, and would let the program
-        // live.
+        // Rust's handler treats SIGSEGV and SIGBUS as faults that will be repeated, and would let the
+        // program continue.
         _ if was_sent && signal != libc::SIGABRT => ptr::null_mut(),
         Some(index) => EARLIER[index].load(SeqCst),
         None => ptr::null_mut(),
@@ -131,9 +134,9 @@ extern "C" fn on_signal(signal: libc::c_int, info: *mut libc::siginfo_t, _: *mut
         } else {
             libc::sigaction(signal, earlier, ptr::null_mut());
         }
-        // What the processor refused, it refuses again when this returns, and the earlier handler sees where
-        // (Rust's tells of a stack overflow). Who sent a signal does not send it again; it is blocked here
-        // and arrives then, too.
+        // A faulting instruction faults again when this returns, and the earlier handler sees its
+        // address (Rust's reports a stack overflow). A sent signal is not repeated by its sender, so it
+        // is raised here; it is blocked now, and is delivered on return, too.
         if was_sent {
             libc::raise(signal);
         }

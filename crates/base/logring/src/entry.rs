@@ -1,11 +1,11 @@
-//! An entry in a ring, and the place in the source it comes from.
+//! An entry in a ring, and the call site it comes from.
 //!
-//! | word | what |
+//! | word | content |
 //! |---|---|
 //! | 0 | time, in ticks of `clock.rs` |
 //! | 1 | address of the [`Meta`] of the call |
-//! | 2 | bits 0–15: words of the entry in all; 16–23: subsystem; 24–31: level |
-//! | 3… | the arguments, as their types write them (`raw.rs`) |
+//! | 2 | bits 0–15: total words of the entry; 16–23: subsystem; 24–31: level |
+//! | 3… | the arguments, as written by their types (`raw.rs`) |
 
 use std::fmt;
 use std::mem::MaybeUninit;
@@ -14,12 +14,12 @@ use crate::Subsys;
 use crate::raw::{ARGS_MAX, Out, Raw, TEXT_BYTES_MAX, Taken, Wire, Words};
 
 pub(crate) const HEADER_WORDS: usize = 3;
-/// The longest entry: every argument a text of the greatest length.
+/// The longest entry: every argument is a text of the greatest length.
 pub(crate) const ENTRY_WORDS_MAX: usize = HEADER_WORDS + ARGS_MAX * (1 + TEXT_BYTES_MAX / 8);
 
 const _: () = assert!(ENTRY_WORDS_MAX <= u16::MAX as usize, "the header's bits");
 
-/// Where a call of `log!` stands, and what it says of itself.
+/// The call site of a `log!`, with its subsystem and level.
 #[derive(Debug)]
 pub struct Place {
     /// The subsystem.
@@ -28,23 +28,23 @@ pub struct Place {
     pub level: i8,
     /// The source file.
     pub file: &'static str,
-    /// The line in it.
+    /// The line in the source file.
     pub line: u32,
 }
 
-/// A call of `log!`, as a type.
+/// A call of `log!` as a type.
 pub trait Site {
-    /// Its place.
+    /// The place of the call.
     const PLACE: Place;
 }
 
-/// What the log thread must know to format an entry.
+/// The data that the log thread needs to format an entry.
 pub(crate) struct Meta {
     place: Place,
     format: fn(&[u64], &mut dyn fmt::Write) -> fmt::Result,
 }
 
-/// Makes the `Meta` of a call: of its site, its arguments' types and its closure that formats them.
+/// Makes the `Meta` of a call from its site, its arguments' types and its formatting closure.
 pub(crate) struct MetaOf<S, A, F>(std::marker::PhantomData<(S, A, F)>);
 
 impl<S, A, F> MetaOf<S, A, F>
@@ -54,7 +54,7 @@ where
     F: Fn(&mut dyn fmt::Write, A::View<'_>) -> fmt::Result + Copy,
 {
     pub(crate) const META: &'static Meta = &Meta { place: S::PLACE, format: format::<A, F> };
-    /// A closure that captures something (`{name}` in a format string) would have a size.
+    /// A closure that captures a variable (`{name}` in a format string) would have a size.
     pub(crate) const CAPTURES_NOTHING: () =
         assert!(size_of::<F>() == 0, "name arguments after the format string, not within it");
 }
@@ -65,13 +65,13 @@ where
     F: Fn(&mut dyn fmt::Write, A::View<'_>) -> fmt::Result + Copy,
 {
     const { assert!(size_of::<F>() == 0) };
-    // SAFETY: F has no size, so there is nothing to read; it is `Copy`, so it can be had again; and a value
-    // of it was there, or this entry would not have been made.
+    // SAFETY: F has no size, so nothing is read. It is `Copy`, so it can be duplicated, and a value of
+    // it existed, otherwise this entry would not have been made.
     let format: F = unsafe { std::ptr::NonNull::<F>::dangling().read() };
     format(out, A::view(Taken::new(A::Wire::take(&mut Words(args)))))
 }
 
-/// A header's words.
+/// The header of an entry.
 #[derive(Clone, Copy)]
 pub(crate) struct Header {
     pub(crate) ticks: u64,
@@ -91,10 +91,10 @@ impl Header {
     }
 
     /// # Safety
-    /// The words are what [`put`](Self::put) wrote.
+    /// The words were written by [`put`](Self::put).
     pub(crate) unsafe fn take(words: [u64; HEADER_WORDS]) -> Self {
         let [ticks, meta, kind] = words;
-        // SAFETY: by the caller's promise the address is that of a static.
+        // SAFETY: the caller guarantees that this is the address of a static.
         let meta = unsafe { &*std::ptr::with_exposed_provenance::<Meta>(meta as usize) };
         Self {
             ticks,
@@ -106,9 +106,9 @@ impl Header {
     }
 }
 
-/// Writes a whole entry to a place of its size.
+/// Writes a whole entry into a slice of its size.
 ///
-/// Every word is written: `out` is empty afterwards, which is checked, since the ring relies on it.
+/// Every word is written: `out` is empty afterwards. This is checked, since the ring relies on it.
 #[inline(always)]
 pub(crate) fn put<W: Wire + ?Sized>(header: Header, args: W::Of<'_>, out: &mut [MaybeUninit<u64>]) {
     let mut out = Out(out);
@@ -117,19 +117,19 @@ pub(crate) fn put<W: Wire + ?Sized>(header: Header, args: W::Of<'_>, out: &mut [
     assert!(out.0.is_empty(), "an argument wrote fewer words than it said");
 }
 
-/// An entry that was taken from a ring, or kept.
+/// An entry taken from a ring, or a kept one.
 pub(crate) struct Entry<'a> {
     pub(crate) header: Header,
-    /// The thread, as Ceph names it: `pthread_self`.
+    /// The thread's identifier as in Ceph: `pthread_self`.
     pub(crate) thread: u64,
     words: &'a [u64],
 }
 
 impl<'a> Entry<'a> {
     /// # Safety
-    /// The words are a whole entry that [`put`] wrote.
+    /// The words are a whole entry, written by [`put`].
     pub(crate) unsafe fn new(thread: u64, words: &'a [u64]) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: guaranteed by the caller.
         let header = unsafe { Header::take([words[0], words[1], words[2]]) };
         Self { header, thread, words }
     }
@@ -138,7 +138,7 @@ impl<'a> Entry<'a> {
         self.words
     }
 
-    /// The text. A value whose formatting panics spoils its own line only.
+    /// Formats the text. A panic while formatting a value affects only this line.
     pub(crate) fn format(&self, out: &mut dyn fmt::Write) {
         let args = &self.words[HEADER_WORDS..];
         let format = self.header.meta.format;

@@ -1,10 +1,11 @@
-//! Sleeping until a word changes. Of the system's ways to do so, this one may be used in a signal handler.
+//! Sleeping until a word changes. Unlike the system's other ways to sleep, a futex may be used in a
+//! signal handler.
 
 use std::time::Duration;
 
 use crate::sync::AtomicU32;
 
-/// Sleeps while `word` is `expected`, at most `timeout`. Also returns without reason.
+/// Sleeps while `word` is `expected`, at most `timeout`. May return spuriously.
 #[cfg(not(loom))]
 pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Duration) {
     let timeout = libc::timespec {
@@ -16,15 +17,15 @@ pub(crate) fn wait(word: &AtomicU32, expected: u32, timeout: Duration) {
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), flags, expected, &timeout) };
 }
 
-/// Wakes all who sleep on `word`.
+/// Wakes all threads that sleep on `word`.
 #[cfg(not(loom))]
 pub(crate) fn wake(word: &AtomicU32) {
     let flags = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: the kernel uses the address as a name only.
+    // SAFETY: the kernel uses the address only as a key.
     unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), flags, libc::c_int::MAX) };
 }
 
-/// No timeout in a model: a wake-up that is lost makes it fail.
+/// Models have no timeout, so a lost wake-up makes them fail.
 #[cfg(loom)]
 pub(crate) fn wait(word: &AtomicU32, expected: u32, _timeout: Duration) {
     while word.load(std::sync::atomic::Ordering::Acquire) == expected {

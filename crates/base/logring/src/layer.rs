@@ -1,4 +1,4 @@
-//! The events of `tracing`, into the same rings.
+//! Records the events of `tracing` in the same rings.
 
 use std::fmt::{self, Write as _};
 
@@ -9,10 +9,10 @@ use tracing_subscriber::layer::Context;
 
 use crate::{Subsys, Text, line};
 
-/// A layer for `tracing_subscriber`, for what is not hot: the caller formats an event's fields, and the text
-/// goes through its ring like any other.
+/// A layer for `tracing_subscriber`, for code that is not performance-critical: the caller formats an
+/// event's fields, and the text goes through its ring like any other entry.
 ///
-/// | level | ours |
+/// | `tracing` level | level |
 /// |---|---|
 /// | `ERROR` | −1 |
 /// | `WARN` | 0 |
@@ -20,8 +20,9 @@ use crate::{Subsys, Text, line};
 /// | `DEBUG` | 10 |
 /// | `TRACE` | 20 |
 ///
-/// The subsystem is the first part of the target that names one, after a `loligo_`: `loligo_msgr::driver` and
-/// `msgr` are `msgr`, and what names none is `none`. Spans are not recorded.
+/// The subsystem is the first part of the target that names one, without the prefix `loligo_`:
+/// `loligo_msgr::driver` and `msgr` are `msgr`; a target that names no subsystem is `none`. Spans are
+/// not recorded.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RingLayer;
 
@@ -66,7 +67,7 @@ struct Fields {
 
 impl Visit for Fields {
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        // An error says that the text is full.
+        // An error means that the text is full.
         let _ = match field.name() {
             "message" => write!(self.message, "{value:?}"),
             name => write!(self.text, " {name}={value:?}"),

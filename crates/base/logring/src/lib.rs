@@ -1,8 +1,8 @@
 //! A log whose callers never wait.
 //!
-//! [`log!`] writes a header and its raw arguments into a ring that belongs to the calling thread and returns;
-//! one thread puts the rings' entries in order, formats them and writes the lines. Levels are set per
-//! subsystem while the program runs, in Ceph's words and with Ceph's two numbers:
+//! [`log!`] writes a header and its raw arguments into a ring that belongs to the calling thread, and
+//! returns. One log thread puts the entries of all rings in order, formats them and writes the lines.
+//! Levels are set per subsystem at run time, with Ceph's option names and Ceph's two numbers:
 //!
 //! ```
 //! use loligo_logring::{Config, Sink, log};
@@ -19,40 +19,40 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # An entry's way
-//! | where | what | file |
+//! # The path of an entry
+//! | thread | action | files |
 //! |---|---|---|
 //! | caller | level off: one relaxed load and a branch | `subsys.rs` |
-//! | caller | reads the clock, turns arguments into words ([`Raw`]), writes them into its ring | `thread.rs`, `raw.rs`, `entry.rs` |
+//! | caller | reads the clock, writes words ([`Raw`]) to its ring | `thread.rs`, `raw.rs`, `entry.rs` |
 //! | log thread | merges the rings by time | `merge.rs` |
-//! | log thread | keeps the newest entries as they are | `recent.rs` |
-//! | log thread | formats what is to be logged, writes many lines at once | `line.rs`, `sink.rs` |
+//! | log thread | keeps the newest entries unformatted | `recent.rs` |
+//! | log thread | formats the entries to be logged, writes many lines at once | `line.rs`, `sink.rs` |
 //!
-//! # What is bounded, and what happens at the bound
-//! A ring has [`RING_BYTES`]; after [`RINGS_BYTES_MAX`] in all, threads get small ones, and in the end none.
-//! An entry without room is dropped and counted: the caller never waits, and the log says `N entries dropped
-//! by thread T`. A text argument is cut at [`TEXT_BYTES_MAX`]. [`Config::recent_max`] entries are kept for a
-//! crash.
+//! # Bounds
+//! A ring has [`RING_BYTES`]. All rings together have at most [`RINGS_BYTES_MAX`]: beyond half of it a
+//! new thread gets a small ring, beyond all of it none. An entry without room is dropped and counted:
+//! the caller never waits, and the log says `N entries dropped by thread T`. A text argument is cut at
+//! [`TEXT_BYTES_MAX`]. [`Config::recent_max`] entries are kept for a crash.
 //!
 //! # Order
-//! Lines are ordered by time over all threads. Where one entry was logged before another was begun (the
-//! threads talked to each other), this is exact. Of entries that were logged at the same time, one whose
-//! thread was suspended between its look at the clock and its end for longer than the log thread waits (some
-//! milliseconds) comes too late, with its true time.
+//! Lines are ordered by time over all threads. If one entry was complete before another was begun (the
+//! threads synchronised with each other), their order is exact. Concurrent entries can be out of order:
+//! if a thread is suspended between its clock reading and the end of its entry, for longer than the log
+//! thread waits (some milliseconds), the entry comes too late, with its true time.
 //!
 //! # Clock
-//! Where Linux itself takes the time from an invariant TSC, an entry's time is `rdtsc` behind a fence, and
-//! the log thread measures its rate against the system's clocks. Else it is `clock_gettime(CLOCK_MONOTONIC)`,
-//! some tens of nanoseconds.
+//! If Linux itself takes the time from an invariant TSC, an entry's time is `rdtsc` behind a fence, and
+//! the log thread measures its rate against the system's clocks. Otherwise it is
+//! `clock_gettime(CLOCK_MONOTONIC)`, which takes some tens of nanoseconds.
 //!
 //! # Crash
 //! On a panic and on SIGSEGV, SIGBUS, SIGILL, SIGFPE and SIGABRT ([`Config::dump_on_crash`]) the newest
-//! entries are written, also those below the log's level (Ceph's "gather" level). See `crash.rs` for what of
-//! it is async-signal-safe.
+//! entries are written, including those above the log's level (Ceph's "gather" level). `crash.rs`
+//! describes which parts of this are async-signal-safe.
 //!
-//! # What it refuses to do
-//! No fork: a child of `fork` logs nothing. No log within a signal handler. No value of a type without
-//! [`Raw`]: keys have none, so they cannot be logged by accident:
+//! # Out of scope
+//! No fork: a child of `fork` logs nothing. No logging in a signal handler. No value of a type without
+//! [`Raw`]: keys do not implement it, so they cannot be logged by accident:
 //!
 //! ```compile_fail
 //! struct Key([u8; 16]);
@@ -89,7 +89,7 @@ mod subsys;
 #[cfg(not(loom))]
 mod thread;
 
-// Public to the models only.
+// Public only for the models.
 #[cfg_attr(not(loom), allow(unreachable_pub))]
 mod arrivals;
 mod futex;
@@ -110,7 +110,7 @@ pub use self::{
 #[cfg(all(not(loom), feature = "tracing"))]
 pub use layer::RingLayer;
 
-/// What [`log!`] expands to.
+/// The items to which [`log!`] expands.
 #[cfg(not(loom))]
 #[doc(hidden)]
 pub mod expansion {
@@ -118,7 +118,7 @@ pub mod expansion {
     pub use crate::thread::record;
 }
 
-/// What the models in `tests/loom.rs` look at.
+/// The items that the models in `tests/loom.rs` use.
 #[cfg(loom)]
 #[doc(hidden)]
 pub mod model {

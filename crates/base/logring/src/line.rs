@@ -1,12 +1,13 @@
-//! Lines in the layout of Ceph's log files: `2026-11-21T18:00:00.123456+0000 7f3a5c0006c0 10 msgr: text`, the
-//! thread in hexadecimal, the level in two places.
+//! Lines in the layout of Ceph's log files:
+//! `2026-11-21T18:00:00.123456+0000 7f3a5c0006c0 10 msgr: text`, with the thread in hexadecimal and the
+//! level in two columns.
 
 use std::fmt::{self, Write as _};
 
 use crate::Subsys;
 use crate::entry::Entry;
 
-/// Lines that wait to be written, and the last second's date.
+/// Lines to be written, and the cached date of the last second.
 #[derive(Default)]
 pub(crate) struct Lines {
     text: String,
@@ -30,12 +31,12 @@ impl Lines {
         text: fmt::Arguments<'_>,
     ) {
         self.begin(wall_ns, thread, level, subsys);
-        // Writing to a string does not fail.
+        // Writing to a string never fails.
         let _ = OneLine(&mut self.text).write_fmt(text);
         self.text.push('\n');
     }
 
-    /// A line, or a line's beginning, without time.
+    /// Adds a line, or the beginning of a line, without a time.
     pub(crate) fn bare(&mut self, text: fmt::Arguments<'_>) {
         let _ = self.text.write_fmt(text);
     }
@@ -63,8 +64,8 @@ impl Lines {
     }
 }
 
-/// What is logged may come from a peer: a line stays one line, and nothing controls the terminal that shows
-/// it.
+/// Escapes control characters. Logged text may come from a peer: it must stay on one line and must not
+/// control the terminal that shows it.
 struct OneLine<'a>(&'a mut String);
 
 impl fmt::Write for OneLine<'_> {
@@ -80,8 +81,8 @@ impl fmt::Write for OneLine<'_> {
     }
 }
 
-/// `2026-11-21T18:00:00` of seconds since 1970, UTC. (The civil calendar in eras of 400 years, which begin in
-/// March.)
+/// Formats seconds since 1970, UTC, as `2026-11-21T18:00:00`. (The civil calendar in eras of 400 years,
+/// which begin in March.)
 fn date(second: u64) -> String {
     let (days, rest) = (second / 86_400, second % 86_400);
     let days = days + 719_468; // from 0000-03-01 to 1970-01-01

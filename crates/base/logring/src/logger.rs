@@ -1,4 +1,4 @@
-//! The log thread: its life and its rounds.
+//! The log thread: its life cycle and its rounds.
 
 use std::io;
 use std::sync::atomic::AtomicBool;
@@ -18,18 +18,18 @@ use crate::recent::Recent;
 use crate::sink::{Output, Sink};
 use crate::subsys::{self, Subsys, levels};
 
-/// How often the rings are looked at while there is something in them. A line is in the file within two of
-/// these.
+/// The interval between rounds while there are entries. A line is in the file within two of these.
 const ROUND_MIN: Duration = Duration::from_millis(10);
-/// How often when there was nothing for long: what an idle program costs is five wake-ups in a second.
+/// The longest interval, after a long time without entries: an idle program has five wake-ups per
+/// second.
 const ROUND_MAX: Duration = Duration::from_millis(200);
-/// An entry stays in its ring for this long, so that one that was begun earlier and ends later still comes
-/// first.
+/// An entry stays in its ring for at least this long, so that an entry that was begun earlier and
+/// completed later is still written first.
 const HELD_BACK: Duration = Duration::from_millis(2);
-/// Lines are written when there are this many bytes of them, and at a round's end.
+/// Lines are written when they have this many bytes, and at the end of a round.
 const WRITE_BYTES: usize = 64 << 10;
 static STOP: AtomicBool = AtomicBool::new(false);
-/// A log thread exists. One at a time.
+/// A log thread exists. There is at most one.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 /// Where the log shall go from the next time on that it is opened again.
 static NEXT: Arrivals<Output> = Arrivals::new();
@@ -37,7 +37,7 @@ static NEXT: Arrivals<Output> = Arrivals::new();
 /// What the last log thread left for the next one: rings live longer than it.
 static LEFT: Arrivals<Merge> = Arrivals::new();
 
-/// What the log shall be like.
+/// The settings of the log.
 #[derive(Debug)]
 pub struct Config {
     sink: Sink,
@@ -47,18 +47,19 @@ pub struct Config {
 }
 
 impl Config {
-    /// To a sink; otherwise as Ceph's daemons have it.
+    /// Creates a configuration for a sink, with the default settings.
     pub fn new(sink: Sink) -> Self {
         Self { sink, recent_max: 10_000, dump_on_crash: false, errors_to_stderr: false }
     }
 
-    /// Entries that are kept for a crash (Ceph: `log_max_recent`); by default 10,000.
+    /// The number of entries kept for a crash (Ceph: `log_max_recent`); by default 10,000, as in Ceph's
+    /// daemons.
     pub fn recent_max(self, entries: usize) -> Self {
         Self { recent_max: entries, ..self }
     }
 
-    /// Whether a panic or a fatal signal writes what is kept. For the whole process, and not undone; by
-    /// default not.
+    /// Whether a panic or a fatal signal writes the kept entries; by default not. Applies to the whole
+    /// process, and cannot be undone.
     pub fn dump_on_crash(self, dump: bool) -> Self {
         Self { dump_on_crash: dump, ..self }
     }
@@ -69,43 +70,43 @@ impl Config {
     }
 }
 
-/// Why there is no log.
+/// The reason why the log could not be started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// This process has one already.
+    /// This process has a log already.
     #[error("the log has been started already")]
     Running,
-    /// The file could not be opened, or the thread not be made.
+    /// The file could not be opened, or the thread could not be created.
     #[error("log {name}: {source}")]
     Io {
-        /// The file.
+        /// The name of the file.
         name: String,
-        /// What happened.
+        /// The cause.
         source: io::Error,
     },
 }
 
-/// The log, which ends when this is dropped: all that was logged before is written then.
+/// A running log. Dropping it writes everything logged before, and ends the log.
 #[derive(Debug)]
 pub struct Logger {
     thread: Option<JoinHandle<()>>,
 }
 
 impl Logger {
-    /// Writes all that was logged, and ends the log. What is logged later is not recorded.
+    /// Writes everything logged before, and ends the log. Later entries are not recorded.
     pub fn stop(self) {}
 }
 
 impl Drop for Logger {
     fn drop(&mut self) {
         if crash::is_forked() {
-            return; // the thread is the parent's
+            return; // the thread belongs to the parent
         }
         subsys::set_recording(false);
         STOP.store(true, SeqCst);
         BELL.ring();
         if let Some(thread) = self.thread.take() {
-            // It cannot have panicked but for a bug of ours, of which it has told.
+            // The thread panics only by a bug in this crate, and the panic has been printed.
             let _ = thread.join();
         }
     }
@@ -130,7 +131,7 @@ pub fn start(config: Config) -> Result<Logger, StartError> {
     crash::watch_forks();
     clock::choose();
     STOP.store(false, SeqCst);
-    // Before the thread: what is logged from now on is in the rings when it comes.
+    // Before the thread is created: it finds everything logged from now on in the rings.
     OPEN.store(true, SeqCst);
     subsys::set_recording(true);
     let end = End;
@@ -151,8 +152,8 @@ pub fn start(config: Config) -> Result<Logger, StartError> {
     Ok(Logger { thread: Some(thread) })
 }
 
-/// However the log thread ends, or if it cannot be made: nobody waits for it any more, and another one may
-/// begin.
+/// Runs at the end of the log thread, or if it cannot be created: releases all threads that wait for it,
+/// and allows another log to start.
 struct End;
 
 impl Drop for End {
@@ -191,10 +192,9 @@ impl Worker {
         let mut pause = ROUND_MIN;
         loop {
             let seen = BELL.look();
-            // A ring that fills cannot wait, and an error should not.
+            // A ring that fills up must not wait, and an error should not.
             let nudged = NUDGED.swap(false, Relaxed);
-            // What is asked for is looked at before the rings are, so that a flush covers what was logged
-            // before it.
+            // Requests are read before the rings, so that a flush covers everything logged before it.
             let (stop, flush, dump, reopen) =
                 (STOP.load(SeqCst), FLUSH.pending(), DUMP.pending(), REOPEN.pending());
             let now = self.clock.look();
@@ -220,10 +220,11 @@ impl Worker {
         }
     }
 
-    /// Writes what is due. Whether there was anything.
+    /// Writes the entries that are due. Returns whether there were any.
     fn round(&mut self, merge: &mut Merge, now: u64, upto: u64) -> bool {
-        if let Some((lost, why)) = self.output.take_lost() {
-            self.say(now, format_args!("{lost} lines could not be written: {why}"));
+        if let Some((lost, why)) = self.output.report_lost() {
+            let report = format!("{lost} lines could not be written: {why}");
+            self.say(now, format_args!("{report}"));
         }
         let mut found = false;
         merge.take(upto, |what| {
@@ -255,7 +256,7 @@ impl Worker {
         found
     }
 
-    /// A line of the log's own, at level −1: whoever reads the log must see it.
+    /// Adds a line by the log itself. It has level −1, so that it is always written.
     fn say(&mut self, now: u64, text: std::fmt::Arguments<'_>) {
         self.lines.text(self.clock.wall_ns(now), this_thread(), -1, Subsys::NONE, text);
     }
@@ -280,7 +281,7 @@ impl Worker {
         }
     }
 
-    /// As Ceph shows it: the newest entry last and numbered 0.
+    /// Writes the kept entries as Ceph does: the newest one last, with number 0.
     fn dump(&mut self, now: u64) {
         if let Some((signal, thread)) = crash::caught() {
             let name = crash::name_of(signal);
@@ -314,6 +315,6 @@ impl Worker {
 
 fn to_stderr(line: &[u8]) {
     use std::io::Write as _;
-    // Nobody can be told if this fails, too.
+    // There is nowhere to report a failure of this write.
     let _ = io::stderr().write_all(line);
 }

@@ -1,10 +1,10 @@
-//! The macros `log!` and their kin.
+//! The macro `log!` and its helper.
 
 /// Logs a line: `log!(MSGR, 10, "sent {} frames to {}", n, addr)`.
 ///
 /// The subsystem is a constant of [`Subsys`](crate::Subsys), the level a constant from −1 (an error) to 20.
-/// Up to eight arguments, each a [`Raw`](crate::Raw), stand after the format string and are not evaluated
-/// unless the level is recorded. The format string is checked by the compiler and used in the log thread.
+/// Up to eight arguments, each a [`Raw`](crate::Raw), follow the format string. They are evaluated only
+/// if the level is recorded. The compiler checks the format string; the log thread formats it.
 #[macro_export]
 macro_rules! log {
     ($subsys:ident, $level:expr, $format:literal $(, $arg:expr)* $(,)?) => {{

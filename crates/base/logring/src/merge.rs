@@ -1,4 +1,4 @@
-//! Takes the entries of all rings in the order of their times.
+//! Merges the entries of all rings by time.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -7,28 +7,28 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::entry::{ENTRY_WORDS_MAX, Entry};
 use crate::thread::{ARRIVALS, About, DROPPED_WITHOUT_RING, Source};
 
-/// What the log thread finds.
+/// An item found in the rings.
 pub(crate) enum Found<'a> {
     Entry(Entry<'a>),
-    /// Entries for which a thread's ring had no room, since the last time. Without a thread: those that got
-    /// no ring.
+    /// The number of entries for which a thread's ring had no room, since the last report. Without a
+    /// thread: entries of threads without a ring.
     Dropped(u64, Option<&'a About>),
 }
 
-/// The log thread's side of all rings. It outlives the log thread: the next one goes on with it.
+/// The log thread's side of all rings. It outlives the log thread and is passed to the next one.
 #[derive(Default)]
 pub(crate) struct Merge {
     rings: Vec<Ring>,
-    /// The oldest entry of each ring that has one, while a merge runs.
+    /// The time of the oldest entry of each ring that has one, during a merge.
     heads: BinaryHeap<Reverse<(u64, usize)>>,
     dropped_without_ring: u64,
 }
 
 struct Ring {
     source: Source,
-    /// Words that were there when the merge began.
+    /// Words that were available when the merge began.
     available: usize,
-    /// The thread had ended before that.
+    /// The thread had ended before the merge began.
     ended: bool,
     dropped_reported: u64,
 }
@@ -36,9 +36,9 @@ struct Ring {
 impl Merge {
     /// Takes all entries up to a time, in order.
     ///
-    /// `upto` must have been read from the clock before the call: then every entry that was complete at that
-    /// time is seen here, those of new rings included, and what is left for later is younger than all that is
-    /// taken.
+    /// `upto` must have been read from the clock before the call. Then this call sees every entry that
+    /// was complete at that time, including those of new rings, and all remaining entries are younger
+    /// than those taken.
     pub(crate) fn take(&mut self, upto: u64, mut each: impl FnMut(Found<'_>)) {
         self.look();
         let mut buffer = [0; ENTRY_WORDS_MAX];
@@ -50,7 +50,7 @@ impl Merge {
             let ring = &mut self.rings[index];
             let thread = ring.source.about.thread;
             if let Some(words) = ring.pop(&mut buffer) {
-                // SAFETY: rings hold whole entries only, and this is the next one.
+                // SAFETY: rings contain whole entries only, and this is the next one.
                 each(Found::Entry(unsafe { Entry::new(thread, words) }));
             }
             if let Some(ticks) = ring.head() {
@@ -66,7 +66,7 @@ impl Merge {
         let new = arrived.map(|source| Ring { source, available: 0, ended: false, dropped_reported: 0 });
         self.rings.extend(new);
         for (index, ring) in self.rings.iter_mut().enumerate() {
-            // In this order: once the thread has ended, all that it wrote is seen.
+            // In this order: once the thread has ended, everything it wrote is visible.
             ring.ended = ring.source.consumer.is_abandoned();
             ring.available = ring.source.consumer.slots();
             if let Some(ticks) = ring.head() {
@@ -92,7 +92,7 @@ impl Merge {
 }
 
 impl Ring {
-    /// The time of the oldest entry that was there when the merge began.
+    /// The time of the oldest entry that was available when the merge began.
     fn head(&self) -> Option<u64> {
         if self.available == 0 { None } else { self.source.consumer.peek().ok().copied() }
     }
@@ -104,7 +104,7 @@ impl Ring {
         let (first, second) = header.as_slices();
         let kind = *first.get(2).or_else(|| second.get(2 - first.len()))?;
         let entry = &mut buffer[..(kind & 0xffff) as usize];
-        // Room is given back entry by entry: a thread that waits for none may need it at once.
+        // Room is released entry by entry, since a thread whose ring is full may need it at once.
         consumer.pop_entire_slice(entry).ok()?;
         self.available = self.available.saturating_sub(entry.len());
         Some(entry)

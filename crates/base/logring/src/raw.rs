@@ -1,4 +1,4 @@
-//! How arguments become words in a ring, and values again in the log thread.
+//! Conversion of arguments to words in a ring, and back to values in the log thread.
 
 use std::fmt::{self, Write as _};
 use std::marker::PhantomData;
@@ -8,15 +8,17 @@ use std::time::Duration;
 
 use loligo_types::{Epoch, Eversion, GlobalId, Incarnation, OsdId, PgId, PoolId, SnapId, Tid};
 
-/// A text argument is cut after this many bytes, at a character's end, and ends with `…`.
+/// The length in bytes at which a text argument is cut, at the end of a character. A cut text ends with
+/// `…`.
 pub const TEXT_BYTES_MAX: usize = 1024;
 
 const ELLIPSIS: &str = "…";
 
-/// What may be an argument of [`log!`](crate::log).
+/// A type that can be an argument of [`log!`](crate::log).
 ///
-/// A type says which numbers or text stand for it, and is made from them again in the log thread. Types that
-/// hold secrets do not implement it. A type without it that has `Display` is passed as [`text`]`(&value)`.
+/// The type converts its values to numbers or a text, and back in the log thread. Types that hold
+/// secrets do not implement it. A value with `Display` but without `Raw` is passed as
+/// [`text`]`(&value)`.
 ///
 /// ```
 /// use loligo_logring::{Raw, Taken};
@@ -36,21 +38,21 @@ const ELLIPSIS: &str = "…";
 /// }
 /// ```
 pub trait Raw {
-    /// The kind of words: an integer, a `bool`, a `str`, an array of `u64`, a pair.
+    /// The type of the words: an integer, a `bool`, a `str`, an array of `u64`, a pair.
     type Wire: Wire + ?Sized;
-    /// What the format string's place is given.
+    /// The type of the value that is formatted.
     type View<'a>;
 
-    /// The words. Runs before the thread's ring is touched.
+    /// Converts the value to words. Called before the thread's ring is accessed.
     fn raw(&self) -> Of<'_, Self>;
-    /// The value again. Runs in the log thread.
+    /// Converts the words back to a value. Called in the log thread.
     fn view(words: Taken<'_, Self>) -> Self::View<'_>;
 }
 
-/// A value's words as they came out of a ring.
+/// A value's words, taken from a ring.
 pub struct Taken<'a, T: Raw + ?Sized> {
     value: Of<'a, T>,
-    // Names the lifetime outside of a projection, so that implementations need not.
+    // Mentions the lifetime outside of a projection, so that implementations need not.
     words: PhantomData<&'a ()>,
 }
 
@@ -59,27 +61,27 @@ impl<'a, T: Raw + ?Sized> Taken<'a, T> {
         Self { value, words: PhantomData }
     }
 
-    /// The words, in their own types.
+    /// The words in their own types.
     pub fn value(self) -> Of<'a, T> {
         self.value
     }
 }
 
-/// A [`Raw`] type's words, in their own types.
+/// The words of a [`Raw`] type, in their own types.
 pub type Of<'a, T> = <<T as Raw>::Wire as Wire>::Of<'a>;
 
-/// What can be written into a ring. A closed set: nothing of it runs foreign code.
+/// A type that can be written into a ring. The set is closed: its methods run no user code.
 pub trait Wire: private::Sealed {
     /// The value itself, or a reference to it.
     type Of<'a>: Copy;
 
-    /// How many words it takes.
+    /// The number of words of the value.
     #[doc(hidden)]
     fn words(of: &Self::Of<'_>) -> usize;
-    /// Writes exactly that many.
+    /// Writes exactly this number of words.
     #[doc(hidden)]
     fn put(of: Self::Of<'_>, out: &mut Out<'_>);
-    /// Reads them back.
+    /// Reads the words back.
     #[doc(hidden)]
     fn take<'a>(from: &mut Words<'a>) -> Self::Of<'a>;
 }
@@ -88,7 +90,7 @@ mod private {
     pub trait Sealed {}
 }
 
-/// Where words are written: a place of exactly the right size.
+/// The destination of words: a slice of exactly the right size.
 #[doc(hidden)]
 pub struct Out<'a>(pub(crate) &'a mut [MaybeUninit<u64>]);
 
@@ -100,21 +102,21 @@ impl Out<'_> {
         self.0 = rest;
     }
 
-    /// The bytes, and zeros up to the end of the last word.
+    /// Writes the bytes, and zeros up to the end of the last word.
     #[inline(always)]
     fn bytes(&mut self, bytes: &[u8]) {
         let (words, rest) = std::mem::take(&mut self.0).split_at_mut(bytes.len().div_ceil(8));
         if let Some(last) = words.last_mut() {
             last.write(0);
         }
-        // SAFETY: the words take at least as many bytes; nobody else has them; every bit pattern is a word.
-        // All words are written: all but the last completely, the last above.
+        // SAFETY: the words have room for the bytes and are borrowed exclusively, and every bit pattern
+        // is a valid word. All words are written: the last one above, all others completely here.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), words.as_mut_ptr().cast(), bytes.len()) };
         self.0 = rest;
     }
 }
 
-/// Where words are read from. What is missing is zero, so that nothing depends on what was written.
+/// The source of words. Missing words read as zero, so reading is safe whatever was written.
 #[doc(hidden)]
 pub struct Words<'a>(pub(crate) &'a [u64]);
 
@@ -199,7 +201,7 @@ impl<const N: usize> Wire for [u64; N] {
 }
 
 impl private::Sealed for str {}
-/// The length in bytes, then the bytes.
+/// Written as the length in bytes, then the bytes.
 impl Wire for str {
     type Of<'a> = &'a str;
     #[inline(always)]
@@ -218,7 +220,7 @@ impl Wire for str {
     }
 }
 
-/// The longest beginning of `text` of at most `max` bytes that ends at a character's end.
+/// Returns the longest prefix of `text` of at most `max` bytes that ends at the end of a character.
 #[inline(always)]
 fn cut(text: &str, max: usize) -> &str {
     if text.len() <= max { text } else { cut_slowly(text, max) }
@@ -254,7 +256,7 @@ impl Raw for String {
     }
 }
 
-/// A text as it came through the ring. One that fills its place to the last character counts as cut.
+/// A text from the ring. It counts as cut if no further character of four bytes would fit.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[doc(hidden)]
 pub struct Cut<'a>(&'a str);
@@ -291,15 +293,15 @@ impl<T: Raw + ?Sized> Raw for &T {
     }
 }
 
-/// Anything that can be displayed, displayed by the caller: for what is not hot.
+/// Formats a value with `Display` in the caller. For code that is not performance-critical.
 pub fn text(value: &(impl fmt::Display + ?Sized)) -> Text {
     let mut text = Text { bytes: [0; TEXT_BYTES_MAX], len: 0 };
-    // An error is the value's own or says that the text is full; what was written is kept.
+    // An error comes from the value or means that the text is full; the text written so far is kept.
     let _ = write!(text, "{value}");
     text
 }
 
-/// Made by [`text`].
+/// The result of [`text`].
 pub struct Text {
     bytes: [u8; TEXT_BYTES_MAX],
     len: usize,
@@ -380,8 +382,8 @@ fn ip_of([kind, high, low]: [u64; 3]) -> IpAddr {
     }
 }
 
-/// An address and in one word flow (20 bits), port (16) and the low 28 bits of the scope, which is a small
-/// number.
+/// Writes the address, and one word with the port (low 16 bits), the flow (20 bits) and the low 28 bits
+/// of the scope, which is a small number.
 #[inline(always)]
 fn addr_words(addr: &SocketAddr) -> [u64; 4] {
     let [kind, high, low] = ip_words(addr.ip());
@@ -410,7 +412,7 @@ macro_rules! tuples {
             fn words(($($value,)*): &Self::Of<'_>) -> usize { 0 $(+ $name::words($value))* }
             #[inline(always)]
             fn put(($($value,)*): Self::Of<'_>, out: &mut Out<'_>) { $($name::put($value, out);)* }
-            // A tuple's parts are evaluated in order.
+            // The elements of a tuple expression are evaluated in order.
             fn take<'a>(from: &mut Words<'a>) -> Self::Of<'a> { ($($name::take(from),)*) }
         }
         #[allow(clippy::unused_unit)]
@@ -427,12 +429,12 @@ macro_rules! tuples {
     )*};
 }
 
-/// Several kinds of words, one after the other. `Box` only since kinds such as `str` have no size; none is
-/// ever made.
+/// Several values, one after the other. `Box` is used only because types such as `str` have no size; no
+/// box is ever created.
 #[doc(hidden)]
 pub struct Many<T>(PhantomData<T>);
 
-/// The most arguments of one entry.
+/// The maximum number of arguments of one entry.
 pub(crate) const ARGS_MAX: usize = 8;
 
 tuples! {
@@ -452,7 +454,7 @@ mod tests {
         let mut out = Out(&mut words);
         T::Wire::put(of, &mut out);
         assert!(out.0.is_empty(), "as many words as said");
-        // SAFETY: all were written, and had a value before.
+        // SAFETY: all words were initialised by `vec!` and written by `put`.
         words.into_iter().map(|word| unsafe { word.assume_init() }).collect()
     }
 

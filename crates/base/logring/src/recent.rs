@@ -1,10 +1,10 @@
-//! The newest entries, as they came: formatted only if they are asked for.
+//! The newest entries, stored unformatted and formatted only for a dump.
 
 use std::collections::VecDeque;
 
 use crate::entry::{ENTRY_WORDS_MAX, Entry};
 
-/// Bytes of kept entries, however many there may be.
+/// The most bytes of kept entries, whatever their number.
 const RECENT_BYTES_MAX: usize = 8 << 20;
 
 /// The newest entries.
@@ -28,7 +28,7 @@ impl Recent {
         self.entries
     }
 
-    /// Keeps an entry, and forgets the oldest ones beyond the bound.
+    /// Keeps an entry, and discards the oldest ones beyond the bounds.
     pub(crate) fn keep(&mut self, entry: &Entry<'_>) {
         if self.entries_max == 0 {
             return;
@@ -44,7 +44,7 @@ impl Recent {
         self.entries += 1;
     }
 
-    /// Gives all that is kept, the oldest first, and forgets it.
+    /// Removes all kept entries and passes them to `each`, oldest first.
     pub(crate) fn empty(&mut self, mut each: impl FnMut(Entry<'_>)) {
         let mut buffer = [0; ENTRY_WORDS_MAX];
         while let (Some(thread), Some(len)) = (self.words.pop_front(), self.words.pop_front()) {

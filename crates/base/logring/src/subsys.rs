@@ -4,40 +4,41 @@ use std::fmt;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicI8, AtomicU16};
 
-/// Below every level: nothing is recorded.
+/// Below every level: disables recording.
 const OFF: i8 = i8::MIN;
 
-/// The highest level that may be set; Ceph documents 20 and takes 99.
+/// The highest level that can be set; Ceph documents 20 and accepts 99.
 const LEVEL_MAX: u8 = 99;
 
-/// A part of the program with log levels of its own: `debug_NAME` in Ceph's configuration.
+/// A part of the program with its own log levels: `debug_NAME` in Ceph's configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Subsys(u8);
 
-/// How much of a subsystem's entries is written, and how much is kept in memory for a crash.
+/// The highest levels of a subsystem's entries that are written, and that are kept in memory for a
+/// crash.
 ///
 /// Levels are Ceph's: −1 is an error and always written, 0 to 1 for operators, 5 for events, 10 for
 /// operations, 20 for details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Levels {
-    /// Entries up to this level become lines, 0 to 99.
+    /// Entries up to this level are written as lines, 0 to 99.
     pub log: u8,
-    /// Entries up to this level are kept, 0 to 99.
+    /// Entries up to this level are kept in memory, 0 to 99.
     pub gather: u8,
 }
 
-/// Why an option was not set.
+/// The reason why an option was not set.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
-    /// Not `debug_` and the name of a subsystem.
+    /// The option is not `debug_` and the name of a subsystem.
     #[error("no such option: {0}")]
     Unknown(String),
-    /// Not levels.
+    /// The value is not one or two levels.
     #[error("option {option} = '{value}': a level from 0 to 99, or two with a slash, expected")]
     Value {
-        /// The option.
+        /// The name of the option.
         option: String,
-        /// What it should have become.
+        /// The refused value.
         value: String,
     },
 }
@@ -50,14 +51,14 @@ macro_rules! subsystems {
         impl Subsys {
             $($(#[$doc])* pub const $id: Self = Self(Index::$id as u8);)*
 
-            /// All of them.
+            /// All subsystems.
             pub const ALL: &'static [Self] = &[$(Self::$id),*];
         }
 
         const COUNT: usize = Subsys::ALL.len();
-        /// Names and Ceph's other names.
+        /// The names, and Ceph's names.
         const NAMES: [(&str, &str); COUNT] = [$(($name, $alias)),*];
-        /// The levels as configured, log in the high byte.
+        /// The configured levels, log in the high byte.
         static CONFIGURED: [AtomicU16; COUNT] = [$(AtomicU16::new($log << 8 | $gather)),*];
         /// The levels where nothing is configured.
         const DEFAULTS: [Levels; COUNT] = [$(Levels { log: $log, gather: $gather }),*];
@@ -66,13 +67,13 @@ macro_rules! subsystems {
 
 // The levels are the defaults of Ceph 16.
 subsystems! {
-    /// What belongs to no other one.
+    /// Entries of no other subsystem.
     NONE, "none", "none", 0 / 5;
     /// The messenger; Ceph's `ms`.
     MSGR, "msgr", "ms", 0 / 0;
     /// The monitor.
     MON, "mon", "paxos", 1 / 5;
-    /// A monitor's client.
+    /// The client of a monitor.
     MONC, "monc", "monc", 0 / 10;
     /// The OSD.
     OSD, "osd", "osd", 1 / 5;
@@ -82,19 +83,19 @@ subsystems! {
     STORE, "store", "bluestore", 1 / 5;
     /// Client programs.
     CLIENT, "client", "client", 0 / 5;
-    /// Operations of clients.
+    /// The operations of clients.
     OBJECTER, "objecter", "objecter", 0 / 1;
     /// The admin socket.
     ASOK, "asok", "asok", 1 / 5;
 }
 
-/// The highest level that is recorded, by subsystem. All that a caller reads whose level is off. In a line of
-/// its own: it is written only when somebody sets a level.
+/// The highest recorded level by subsystem: the only value that a caller reads if its level is off. In a
+/// cache line of its own, which is written only when a level is set or the log starts or ends.
 #[repr(align(128))]
 struct Recorded([AtomicI8; COUNT]);
 
 static RECORDED: Recorded = Recorded([const { AtomicI8::new(OFF) }; COUNT]);
-/// Whether a log thread is there.
+/// Whether there is a log thread.
 static RECORDING: AtomicBool = AtomicBool::new(false);
 
 impl Subsys {
@@ -104,7 +105,7 @@ impl Subsys {
         level <= RECORDED.0[self.0 as usize].load(Relaxed)
     }
 
-    /// Its name.
+    /// The subsystem's name.
     pub fn name(self) -> &'static str {
         NAMES[self.0 as usize].0
     }
@@ -121,7 +122,7 @@ impl Subsys {
         names.into_iter().flatten().map(|name| format!("debug_{name}"))
     }
 
-    /// The subsystem of a name, ours or Ceph's.
+    /// Returns the subsystem with this name, its own or Ceph's.
     pub fn named(name: &str) -> Option<Self> {
         let index = NAMES.iter().position(|(ours, cephs)| *ours == name || *cephs == name)?;
         Some(Self::ALL[index])
@@ -143,7 +144,7 @@ impl fmt::Debug for Subsys {
 }
 
 impl Levels {
-    /// `10` (both) or `1/10`, as Ceph writes them.
+    /// Parses `10` (both levels) or `1/10`, as Ceph writes them.
     pub fn parse(text: &str) -> Option<Self> {
         let level = |text: &str| text.trim().parse::<u8>().ok().filter(|level| *level <= LEVEL_MAX);
         match text.split_once('/') {
@@ -159,21 +160,21 @@ impl fmt::Display for Levels {
     }
 }
 
-/// A subsystem's levels.
+/// Returns a subsystem's levels.
 pub fn levels(subsys: Subsys) -> Levels {
     let [log, gather] = CONFIGURED[subsys.0 as usize].load(SeqCst).to_be_bytes();
     Levels { log, gather }
 }
 
-/// Sets a subsystem's levels, from now on.
+/// Sets a subsystem's levels.
 pub fn set_levels(subsys: Subsys, levels: Levels) {
     let packed = u16::from_be_bytes([levels.log.min(LEVEL_MAX), levels.gather.min(LEVEL_MAX)]);
     CONFIGURED[subsys.0 as usize].store(packed, SeqCst);
     apply(subsys);
 }
 
-/// Sets an option as the configuration and `config set` name it: `debug_msgr` (also `debug msgr`,
-/// `debug-msgr`), `10/20`.
+/// Sets an option with the names and values of the configuration and of `config set`: `debug_msgr` (also
+/// `debug msgr`, `debug-msgr`), `10/20`.
 pub fn set_option(option: &str, value: &str) -> Result<(), OptionError> {
     let name = option.replace([' ', '-'], "_");
     let subsys = name.strip_prefix("debug_").and_then(Subsys::named);
@@ -183,14 +184,14 @@ pub fn set_option(option: &str, value: &str) -> Result<(), OptionError> {
     Ok(())
 }
 
-/// A log thread is there, or is no more. Atomics only: also called in the child of a fork.
+/// Sets whether there is a log thread. Uses only atomics: it is also called in the child of a fork.
 pub(crate) fn set_recording(on: bool) {
     RECORDING.store(on, SeqCst);
     Subsys::ALL.iter().for_each(|subsys| apply(*subsys));
 }
 
-/// Makes what callers read follow from what is configured. Two threads may do so at once: each looks again
-/// after its store, so the last store follows from the last change.
+/// Updates the recorded level, which callers read, from the configured one. Two threads may do so at
+/// once: each checks again after its store, so the last store matches the last change.
 fn apply(subsys: Subsys) {
     let wanted = || {
         let Levels { log, gather } = levels(subsys);

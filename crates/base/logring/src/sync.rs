@@ -1,4 +1,4 @@
-//! Atomics from one place: under loom they are loom's.
+//! Atomics. Under loom they are loom's.
 
 #[cfg(not(loom))]
 pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU32};

@@ -1,4 +1,4 @@
-//! The caller's side: a thread's ring, and how an entry gets into it.
+//! The caller's side: a thread's ring, and how an entry is written to it.
 
 use std::cell::{Cell, RefCell};
 use std::fmt::{self, Write as _};
@@ -16,10 +16,11 @@ use crate::entry::{self, ENTRY_WORDS_MAX, HEADER_WORDS, Header, MetaOf, Place, S
 use crate::raw::{Raw, Text, Wire};
 use crate::{Subsys, clock};
 
-/// A thread's ring: some 3,000 entries, a millisecond of a thread that logs one every 300 ns and the time
-/// that the log thread needs to wake up on a busy machine.
+/// The size of a thread's ring: some 3,000 entries. This is a millisecond of a thread that logs one
+/// entry every 300 ns, and the time in which the log thread wakes up on a busy machine.
 pub const RING_BYTES: usize = 128 << 10;
-/// All rings together. Beyond half of it a thread gets one of 16 KiB, beyond all of it none.
+/// The size of all rings together. Beyond half of it a new thread gets a ring of 16 KiB, beyond all of
+/// it none.
 pub const RINGS_BYTES_MAX: usize = 64 << 20;
 const RING_BYTES_SMALL: usize = 16 << 10;
 
@@ -27,34 +28,34 @@ const _: () = assert!(ENTRY_WORDS_MAX * 8 <= RING_BYTES_SMALL, "every entry fits
 
 /// New rings.
 pub(crate) static ARRIVALS: Arrivals<Source> = Arrivals::new();
-/// Of all rings that exist.
+/// The size of all existing rings.
 static RINGS_BYTES: AtomicUsize = AtomicUsize::new(0);
-/// Entries of threads that got no ring.
+/// The entries dropped by threads without a ring.
 pub(crate) static DROPPED_WITHOUT_RING: AtomicU64 = AtomicU64::new(0);
 
 thread_local! {
-    /// This thread's ring, or null. Without a destructor, so that looking at it is one load.
+    /// This thread's ring, or null. It has no destructor, so that reading it is one load.
     static RING: Cell<*mut Local> = const { Cell::new(ptr::null_mut()) };
-    /// Frees it when the thread ends.
+    /// Frees the ring when the thread ends.
     static OWNER: RefCell<Option<Owner>> = const { RefCell::new(None) };
 }
 
 struct Local {
     producer: Producer<u64>,
     about: Arc<About>,
-    /// With fewer words free, by what is known of the log thread's side, `nudge` looks.
+    /// If fewer words than this are free, as far as this thread knows, `nudge` is called.
     nudge_below: usize,
-    /// Half of the ring's words: with fewer free the log thread is woken.
+    /// Half of the ring's words: if fewer are free, the log thread is woken.
     half: usize,
 }
 
-/// What is known of a thread that logs.
+/// The properties of a thread that logs.
 pub(crate) struct About {
-    /// As Ceph names threads: `pthread_self`.
+    /// The identifier as in Ceph: `pthread_self`.
     pub(crate) thread: u64,
-    /// As the program names it.
+    /// The name set by the program.
     pub(crate) name: String,
-    /// Entries that found no room. Written by the thread only.
+    /// The number of entries that found no room. Written only by the thread itself.
     pub(crate) dropped: AtomicU64,
     ring_bytes: usize,
 }
@@ -71,7 +72,7 @@ pub(crate) struct Source {
     pub(crate) about: Arc<About>,
 }
 
-/// Records a call of `log!` whose level is on.
+/// Records a call of `log!` whose level is recorded.
 #[inline(always)]
 pub fn record<S, A, F>(args: &A, format: F)
 where
@@ -83,7 +84,7 @@ where
     let _ = format;
     let ticks = clock::ticks();
     let Place { subsys, level, .. } = S::PLACE;
-    // Foreign code runs here and not below, where the ring is borrowed: it might log, too.
+    // User code (`Raw::raw`) runs here and not below, where the ring is borrowed: it might log, too.
     let args = args.raw();
     let words = HEADER_WORDS + A::Wire::words(&args);
     let header = Header { ticks, meta: MetaOf::<S, A, F>::META, words, subsys, level };
@@ -93,15 +94,15 @@ where
     }
 }
 
-/// Records a text whose subsystem and level are known at run time only, if they are on. The caller formats
-/// it.
+/// Records a text whose subsystem and level are known only at run time, if the level is recorded. The
+/// caller formats the text.
 pub fn line(subsys: Subsys, level: i8, text: fmt::Arguments<'_>) {
     if !subsys.records(level) {
         return;
     }
     let ticks = clock::ticks();
     let mut formatted = Text::empty();
-    // An error says that the text is cut.
+    // An error means that the text was cut.
     let _ = formatted.write_fmt(text);
     let text = formatted.as_str();
     let words = HEADER_WORDS + str::words(&text);
@@ -132,8 +133,8 @@ type str_ref = &'static str;
 fn write<W: Wire + ?Sized>(header: Header, args: W::Of<'_>) {
     let local = RING.get();
     if !local.is_null() {
-        // SAFETY: the ring belongs to this thread, which is here and not in `Owner::drop`; nothing below runs
-        // foreign code or comes back here, so this is the only reference.
+        // SAFETY: the ring belongs to this thread, which is here and not in `Owner::drop`. Nothing below
+        // runs user code or calls this function again, so this is the only reference.
         let local = unsafe { &mut *local };
         if let Ok(mut chunk) = local.producer.write_chunk_uninit(header.words) {
             let (first, second) = chunk.as_mut_slices();
@@ -152,11 +153,11 @@ fn write<W: Wire + ?Sized>(header: Header, args: W::Of<'_>) {
     write_slowly(header.words, &|out| entry::put::<W>(header, args, out));
 }
 
-/// How far ahead of an entry memory is fetched: the log thread's processor has read it last, and to get it
-/// from there takes as long as several calls.
+/// The prefetch distance from the entry. The log thread's processor has read this memory last, and
+/// fetching it from there takes as long as several calls.
 const PREFETCH_WORDS: usize = 64;
 
-/// Asks for a line that will be written. Any address may be asked for.
+/// Prefetches a cache line for writing. Any address is allowed.
 #[inline(always)]
 fn prefetch(at: *const MaybeUninit<u64>) {
     #[cfg(target_arch = "x86_64")]
@@ -168,7 +169,7 @@ fn prefetch(at: *const MaybeUninit<u64>) {
     let _ = at;
 }
 
-/// Without a ring, over the ring's end, and where there is no room.
+/// Writes an entry if there is no ring yet, if it wraps around the ring's end, or if there is no room.
 #[cold]
 #[inline(never)]
 fn write_slowly(words: usize, put: &dyn Fn(&mut [MaybeUninit<u64>])) {
@@ -191,7 +192,7 @@ fn write_slowly(words: usize, put: &dyn Fn(&mut [MaybeUninit<u64>])) {
     // SAFETY: as in `write`.
     let local = unsafe { &mut *local };
     if local.producer.push_entire_slice(entry).is_ok() {
-        // The other side's index is fresh here, at the ring's end at least.
+        // `push_entire_slice` has read the other side's index, at least at the ring's end.
         local.nudge_below = local.half;
     } else {
         let dropped = &local.about.dropped;
@@ -200,7 +201,7 @@ fn write_slowly(words: usize, put: &dyn Fn(&mut [MaybeUninit<u64>])) {
     }
 }
 
-/// The thread is ending, and its ring has gone: a ring for this entry.
+/// Writes an entry while the thread ends and its ring is gone: creates a ring for this entry alone.
 fn write_last(entry: &[u64]) {
     let pushed = new_ring(entry.len() * 8).map(|mut local| local.producer.push_entire_slice(entry));
     if !matches!(pushed, Some(Ok(()))) {
@@ -212,7 +213,7 @@ impl Local {
     #[cold]
     #[inline(never)]
     fn nudge(&mut self) {
-        // Looks at what the log thread has taken meanwhile.
+        // Reads the log thread's index, to see how much it has taken meanwhile.
         let free = self.producer.slots();
         let half = self.half;
         if free >= half {
@@ -220,8 +221,8 @@ impl Local {
             return;
         }
         nudge();
-        // To look at the other side's index takes as long as some calls: not again before half of the rest is
-        // used.
+        // Reading the other side's index takes as long as some calls: not again before half of the rest
+        // is used.
         self.nudge_below = free / 2;
     }
 }
@@ -242,18 +243,19 @@ impl Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         RING.set(ptr::null_mut());
-        // SAFETY: made by `Box::into_raw` in `new`, and no longer to be found. Dropping the producer tells
-        // the log thread that no more will come; what is there, it still takes.
+        // SAFETY: made by `Box::into_raw` in `new`, and no longer reachable through `RING`. Dropping the
+        // producer tells the log thread that no more entries will come; it still takes those in the
+        // ring.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }
 
-/// Makes a ring and leaves its other end for the log thread. None at the bound of all rings.
+/// Creates a ring and passes its other end to the log thread. None if the bound of all rings is reached.
 fn new_ring(bytes: usize) -> Option<Local> {
     let reserve = |taken: usize| (taken + bytes <= RINGS_BYTES_MAX).then_some(taken + bytes);
     RINGS_BYTES.fetch_update(Relaxed, Relaxed, reserve).ok()?;
     let (mut producer, mut consumer) = RingBuffer::new(bytes / 8);
-    // Touches the memory now: later it would be a page fault every 100 entries.
+    // Touches the memory now; otherwise there would be a page fault every 100 entries.
     if let Ok(chunk) = producer.write_chunk_uninit(bytes / 8) {
         chunk.fill_from_iter(std::iter::repeat(0));
     }

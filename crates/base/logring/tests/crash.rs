@@ -1,5 +1,5 @@
-//! What is in the log after a crash. Each crash happens in a child: this program, told by its environment
-//! what to do.
+//! Goal: after a crash the log has its dump. Method: each crash happens in a child process, which runs
+//! this program with environment variables that select the crash.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, ExitStatus};
@@ -10,7 +10,7 @@ use loligo_logring::{Config, Sink, log, set_option, start};
 const HOW: &str = "LOGRING_TEST_CRASH";
 const LOG: &str = "LOGRING_TEST_LOG";
 
-/// Not a test of its own: what the children run.
+/// Not a test of its own: the code of the child processes.
 #[test]
 fn child() {
     let (Ok(how), Ok(path)) = (env::var(HOW), env::var(LOG)) else { return };
@@ -20,11 +20,11 @@ fn child() {
     log!(OSD, 20, "kept only: {}", 7);
     let crash = move || match how.as_str() {
         "panic" => panic!("on purpose"),
-        // SAFETY: not sound; that is what is tested.
+        // SAFETY: deliberately unsound; this is the tested crash.
         "segv" => unsafe { hint::black_box(ptr::null_mut::<u32>()).write_volatile(1) },
         "abort" => std::process::abort(),
         "overflow" => drop(overflow(hint::black_box(1))),
-        // SAFETY: a signal to ourselves.
+        // SAFETY: sends a signal to this process.
         "sent" => drop(unsafe { libc::raise(libc::SIGBUS) }),
         other => panic!("no such crash: {other}"),
     };
@@ -39,7 +39,7 @@ fn overflow(n: u64) -> u64 {
     if n == 0 { 0 } else { overflow(n + 1) + frame[7] }
 }
 
-/// The child's log, and what became of it.
+/// Runs a child. Returns its log, its exit status and its standard error.
 fn crash(how: &str) -> (String, ExitStatus, String) {
     let path = env::temp_dir().join(format!("logring-crash-{how}.{}", std::process::id()));
     let mut child = Command::new(env::current_exe().unwrap());
@@ -94,7 +94,8 @@ fn a_signal_that_is_sent_dumps() {
 
 #[test]
 fn a_stack_overflow_dumps_and_is_still_told() {
-    // Rust's handler turns it into an abort: two signals, two dumps, of which the first has the entries.
+    // Rust's handler turns the fault into an abort: two signals, two dumps, the first of which has the
+    // entries.
     let (log, status, stderr) = crash("overflow");
     assert_dumped(&log);
     assert!(stderr.contains("has overflowed its stack"), "{stderr}");

@@ -1,4 +1,4 @@
-//! Events of `tracing` become lines.
+//! Goal: events of `tracing` become lines.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! The log as a program sees it. There is one log in a process, so these tests take turns.
+//! Tests of the public interface. A process has one log, so these tests run one at a time.
 
 use std::cell::RefCell;
 use std::fs;
@@ -24,7 +24,7 @@ fn turn() -> MutexGuard<'static, ()> {
     turn
 }
 
-/// What was written to a sink.
+/// The bytes written to a sink.
 #[derive(Clone, Default)]
 struct Memory(Arc<Mutex<Vec<u8>>>);
 
@@ -87,7 +87,7 @@ fn lines_are_in_the_order_of_time_over_all_threads() {
     assert!(times[0].ends_with("+0000"), "{}", times[0]);
 }
 
-/// A sink that waits.
+/// A sink that blocks in each write.
 struct Gate(Receiver<()>, Sender<()>, Memory);
 
 impl Write for Gate {
@@ -110,7 +110,8 @@ fn what_finds_no_room_is_counted_exactly_and_said() {
     let logger = start(Config::new(Sink::Writer(Box::new(Gate(gate, inside, memory.clone()))))).unwrap();
     log!(MSGR, -1, "first");
     is_inside.recv().unwrap();
-    // The log thread waits at the gate. Entries are four words, so this does not fit.
+    // The log thread is blocked in the sink. Entries are four words, so the ring has no room for all of
+    // these.
     let logged = 3 * RING_BYTES / 32;
     let thread = thread::Builder::new().name("talker".to_owned()).spawn(move || {
         (0..logged).for_each(|n| log!(MSGR, 1, "entry {}", n));
@@ -193,7 +194,7 @@ fn a_dump_shows_what_was_only_kept_and_then_forgets_it() {
 fn rings_of_threads_that_end_are_emptied_and_freed() {
     let _turn = turn();
     let (memory, logger) = Memory::start();
-    // More than all rings may take together.
+    // More rings than fit into the bound for all rings.
     let threads = 2 * RINGS_BYTES_MAX / RING_BYTES;
     for n in 0..threads {
         thread::spawn(move || log!(MON, 1, "thread {}", n)).join().unwrap();
@@ -218,8 +219,8 @@ fn a_thread_may_log_to_its_very_end() {
     thread_local!(static LAST: RefCell<Option<Last>> = const { RefCell::new(None) });
     let _turn = turn();
     let (memory, logger) = Memory::start();
-    // Destructors run in the order of registration on some systems and against it on others: once before the
-    // ring's.
+    // Some systems run destructors in the order of registration, others in reverse order: in one of the
+    // two cases `LAST` is registered before the ring.
     let ended = thread::spawn(|| {
         LAST.set(Some(Last));
         log!(MON, 1, "first");
@@ -265,7 +266,7 @@ fn many_arguments_long_texts_and_nested_calls() {
     let _turn = turn();
     let (memory, logger) = Memory::start();
     let long = "ä".repeat(2000);
-    // Many times, so that entries of every length lie over the ring's end.
+    // Repeated, so that entries of every length wrap around the ring's end.
     for n in 0..200 {
         log!(OSD, 1, "{} {} {:?} {:>4} {:x} {} {} {}", n, long, "a\n", 1.5, 255, 'c', true, long);
         if n % 10 == 0 {
@@ -376,15 +377,15 @@ fn a_forked_child_logs_nothing_and_waits_for_nobody() {
     let (memory, logger) = Memory::start();
     log!(OSD, 1, "parent");
     assert!(flush());
-    // SAFETY: the child calls nothing that takes a lock, and ends at once.
+    // SAFETY: the child calls nothing that takes a lock, and exits at once.
     let child = unsafe { libc::fork() };
     if child == 0 {
         let waited = flush() || dump() || Subsys::OSD.records(-1);
-        // SAFETY: ends the child without anything of the parent's.
+        // SAFETY: ends the child without running any of the parent's destructors or exit handlers.
         unsafe { libc::_exit(if waited { 1 } else { 0 }) };
     }
     let mut status = -1;
-    // SAFETY: waits for our child, writes to `status` only.
+    // SAFETY: waits for this process's child, and writes only to `status`.
     assert_eq!(unsafe { libc::waitpid(child, &mut status, 0) }, child);
     assert_eq!(status, 0);
     log!(OSD, 1, "still the parent");

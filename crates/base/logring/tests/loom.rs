@@ -1,6 +1,6 @@
-//! Every interleaving of a few threads in the protocols around the rings: what is asked for is not slept
-//! over, nobody waits for a log thread that has gone, a ring that is left behind is found with all that is in
-//! it.
+//! Every interleaving of a few threads in the protocols around the rings: the log thread does not sleep
+//! while a request is pending, no thread waits for a log thread that has ended, and the log thread finds
+//! each abandoned ring with all its entries.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p loligo-logring --release --test loom`
 #![cfg(loom)]
@@ -15,7 +15,7 @@ use loom::thread;
 
 const STEP: Duration = Duration::ZERO;
 
-/// The log thread's state that others see.
+/// The log thread's state that is visible to other threads.
 struct Log {
     bell: Bell,
     flush: Ticket,
@@ -55,7 +55,7 @@ impl Log {
         self.flush.close();
     }
 
-    /// Whether it was done. What was logged before is written then.
+    /// Returns whether the flush was done. If so, everything logged before it is written.
     fn flush(&self) -> bool {
         let number = self.flush.ask();
         self.bell.ring();
@@ -94,7 +94,7 @@ fn two_flushes_are_both_answered() {
             let log = Arc::clone(&log);
             move || log.run()
         });
-        // Does not wait: two who spin are too much for a model.
+        // Does not wait: two spinning threads make the model too large.
         let other = thread::spawn({
             let log = Arc::clone(&log);
             move || {
@@ -120,12 +120,12 @@ fn nobody_waits_for_a_log_thread_that_has_gone() {
             move || log.run()
         });
         log.stop();
-        log.flush(); // done or not, it returns
+        log.flush(); // may be done or not, but returns
         worker.join().unwrap();
     });
 }
 
-/// A ring as far as its users see it: `rtrb` has its own models.
+/// A ring as its users see it: `rtrb` has its own models.
 struct Ring {
     written: AtomicU32,
     abandoned: AtomicBool,
@@ -146,7 +146,8 @@ fn rings_are_found_with_all_that_is_in_them() {
                 ring.abandoned.store(true, Release);
             })
         });
-        // As `Merge::take`: new rings, then for each whether it has ended, then what is in it.
+        // As in `Merge::take`: new rings first; then for each ring whether it has ended, then its
+        // contents.
         let (mut rings, mut total, mut ended) = (Vec::new(), 0, 0);
         while ended < 2 {
             rings.extend(arrivals.take());

@@ -1,8 +1,8 @@
 //! The order of classes, learnt while the program runs.
 //!
-//! Whenever a lock of class B is awaited by a thread that holds one of class A, the edge A → B is remembered
-//! with both places. Should B → … → A be known already, two threads could wait for each other for ever, and
-//! that is an error even though this time they did not.
+//! When a thread that holds a lock of class A is about to acquire one of class B, the edge A → B is
+//! recorded with both call sites. If a path B → … → A is known already, two threads could deadlock; this
+//! is an error even if they did not this time.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -13,7 +13,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use super::Acquisition;
 use crate::Class;
 
-/// "`to` was awaited while `from` was held", as it was first seen.
+/// "`to` was acquired while `from` was held", as first seen.
 #[derive(Clone, Copy)]
 struct Edge {
     from: &'static Class,
@@ -26,7 +26,7 @@ struct Edge {
 pub(super) struct Cycle {
     held: Acquisition,
     new: Acquisition,
-    /// From the new class to the held one.
+    /// The path from the new class to the held one.
     earlier: Vec<Edge>,
 }
 
@@ -36,7 +36,7 @@ type Graph = HashMap<u32, Vec<Edge>>;
 static GRAPH: LazyLock<Mutex<Graph>> = LazyLock::new(Mutex::default);
 
 thread_local! {
-    /// Edges this thread has seen accepted: it need not ask the graph again.
+    /// Edges already accepted for this thread, which need no look-up in the graph.
     static ACCEPTED: RefCell<HashSet<(u32, u32)>> = RefCell::default();
 }
 
@@ -69,7 +69,8 @@ fn insert(held: Acquisition, new: Acquisition) -> Result<(), Cycle> {
     Ok(())
 }
 
-/// The edges that lead from one class to another, if any do. Depth first, each class visited once.
+/// Returns the edges of a path from one class to another, if there is one. Depth first; visits each
+/// class once.
 fn path(graph: &Graph, from: &'static Class, to: &'static Class) -> Option<Vec<Edge>> {
     let mut visited = HashSet::from([from.id()]);
     let mut trail: Vec<Edge> = Vec::new();

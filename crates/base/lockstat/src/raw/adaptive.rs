@@ -1,26 +1,26 @@
 //! A lock whose waiters spin only while its holds are shorter than a sleep and a wake-up.
 //!
-//! The word and what it means are those of `mutex.rs`. Beside it lie three figures:
+//! The lock's word has the values of `mutex.rs`. There are three more fields:
 //!
-//! | figure | written by | means |
-//! |---|---|---|
-//! | `since` | a waiter that finds 0, a holder that has waited; the holder clears it | ticks at which the present hold began, or was first waited for; 0: nobody waits for it |
-//! | `hold_x8` | the holder | eight times the mean hold, an average in which each new hold weighs an eighth |
-//! | `released` | the holder | ticks at which the last such hold ended |
+//! - `since`: ticks at which the current hold began or was first waited for; 0: no thread waits for it.
+//!   Written by a waiter that finds 0 and by a holder that has waited; cleared by the holder.
+//! - `hold_x8`: eight times the mean hold, a moving average in which each new hold has the weight 1/8.
+//!   Written by the holder.
+//! - `released`: ticks at which the last such hold ended. Written by the holder.
 //!
-//! Only holds that somebody waited for are measured, so an undisturbed acquisition reads no clock; others do
-//! not matter. A hold is measured from the time its first waiter came, which is the part of it that matters
-//! to waiters: by the waiter itself if the lock becomes free while it spins, else by the holder. A waiter may
-//! set `since` just after the hold has ended; then the next hold is taken for longer, until that waiter gets
-//! the lock itself and sets `since` anew.
+//! Only holds for which a thread waited are measured, so an uncontended acquisition reads no clock.
+//! Other holds do not matter. A hold is measured from the arrival of its first waiter, since only this
+//! part of it matters to waiters. The waiter measures it if the lock becomes free while it spins;
+//! otherwise the holder does. A waiter may set `since` just after the hold has ended. Then the next hold
+//! is measured as too long, until that waiter takes the lock and sets `since` anew.
 //!
-//! What a sleep and a wake-up cost is learnt from those that happen, for the whole process
-//! (`sync::wake_cost`): from the moment a holder begins to release the lock to the moment the waiter runs.
+//! The cost of a sleep and a wake-up is learnt for the whole process (`sync::wake_cost`), from the
+//! moment at which a holder begins the release to the moment at which the woken waiter runs.
 //!
-//! A long hold counts as [`HOLD_MAX`] times that cost at most. So one is enough to stop the spinning, for an
-//! acquisition or two; and after a series of them 16 short ones bring it back. A holder that loses its
-//! processor is a long hold, too: on a machine with more threads than processors the waiters do not burn what
-//! the holder needs.
+//! A long hold counts as at most [`HOLD_MAX`] times that cost. One such hold is enough to stop the
+//! spinning for an acquisition or two; after a series of them, 16 short ones restore it. A holder that
+//! is preempted causes a long hold, too: on a machine with more threads than processors, the waiters do
+//! not spin away the CPU time that the holder needs.
 
 use super::sync::{
     Acquire, AtomicU32, AtomicU64, Futex, Relaxed, Release, learn_wake_cost, now, pause, wake_cost,
@@ -30,8 +30,8 @@ const FREE: u32 = super::mutex::FREE;
 const HELD: u32 = super::mutex::HELD;
 const AWAITED: u32 = super::mutex::AWAITED;
 
-/// The longest hold that is believed, in costs of a sleep and a wake-up: a new hold weighs an eighth, so one
-/// of this length moves the mean of a lock that was never held by just that cost.
+/// The most that a hold counts, in costs of a sleep and a wake-up: a new hold has the weight 1/8, so
+/// a hold of this length moves a mean of 0 to exactly that cost.
 pub(super) const HOLD_MAX: u64 = 8;
 
 /// The lock of [`AdaptiveMutex`](crate::AdaptiveMutex).
@@ -55,7 +55,8 @@ impl Adaptive {
 
     #[cold]
     pub(crate) fn lock_slow(&self) {
-        // Whoever has slept takes the lock as awaited, since it cannot know whether others still sleep.
+        // A thread that has slept takes the lock as `AWAITED`, since it cannot know whether others still
+        // sleep.
         let mut how = HELD;
         while !self.spin(how) {
             how = AWAITED;
@@ -73,8 +74,8 @@ impl Adaptive {
 
     #[inline]
     pub(crate) fn unlock(&self) {
-        // Relaxed: nothing hangs on it but a decision about spinning. A wake-up is never missed through it:
-        // the word says who sleeps.
+        // Relaxed: only decisions about spinning depend on it. No wake-up is missed: the word tells
+        // whether a thread sleeps.
         if self.since.load(Relaxed) != 0 {
             self.learn_hold();
         }
@@ -92,8 +93,8 @@ impl Adaptive {
         self.word.word().compare_exchange(FREE, how, Acquire, Relaxed).is_ok()
     }
 
-    /// Looks for the lock as long as a sleep and a wake-up would take, if its holds are shorter than that.
-    /// True if it has been taken; else the holder knows that somebody waits.
+    /// Spins as long as a sleep and a wake-up would take, if the mean hold is shorter than that. Returns
+    /// true if it has taken the lock; otherwise `since` tells the holder that a thread waits.
     fn spin(&self, how: u32) -> bool {
         let came = now();
         let patience = wake_cost();
@@ -104,7 +105,7 @@ impl Adaptive {
                     self.learn(waited);
                     return true;
                 }
-                // Others sleep for it already: to go on would be to jump the queue.
+                // Others sleep already: to spin on would be to jump the queue.
                 AWAITED => break,
                 _ => pause(step),
             }
@@ -117,12 +118,12 @@ impl Adaptive {
         false
     }
 
-    /// Whether a waiter spins: the mean hold is shorter than what it costs to sleep and be woken.
+    /// Whether a waiter spins: the mean hold is shorter than a sleep and a wake-up.
     pub(super) fn spins_for(&self, wake_cost: u64) -> bool {
         u64::from(self.hold_x8.load(Relaxed)) / 8 < wake_cost
     }
 
-    /// Takes the present hold into the mean. The caller holds the lock.
+    /// Adds the current hold to the mean. The caller holds the lock.
     #[cold]
     fn learn_hold(&self) {
         let now = now();
@@ -132,7 +133,7 @@ impl Adaptive {
         self.released.store(now, Relaxed);
     }
 
-    /// Takes a hold into the mean. The caller holds the lock.
+    /// Adds a hold to the mean. The caller holds the lock.
     pub(super) fn learn(&self, hold: u64) {
         let mean_x8 = u64::from(self.hold_x8.load(Relaxed));
         let next = mean_x8 - mean_x8 / 8 + hold;

@@ -1,15 +1,15 @@
-//! A lock of one word with three values, on which waiters sleep.
+//! A lock of one word, on which waiters sleep.
 //!
-//! | word | means |
+//! | word | meaning |
 //! |---|---|
-//! | `FREE` | nobody holds it |
-//! | `HELD` | somebody holds it; nobody sleeps |
-//! | `AWAITED` | somebody holds it; perhaps somebody sleeps, so whoever releases it wakes one |
-//! | `HELD` or `AWAITED`, with `CALLED` | as above, and somebody who did not wait wants the holder to know |
+//! | `FREE` | not held |
+//! | `HELD` | held; no thread sleeps |
+//! | `AWAITED` | held; threads may sleep, so the release wakes one |
+//! | `HELD` or `AWAITED`, with `CALLED` | as above, and a thread that did not wait has called the holder |
 //!
-//! A thread that has slept takes the lock as `AWAITED`, since it cannot know whether others still sleep: at
-//! worst one wake-up finds nobody. Who goes to sleep may wipe out a call, so whoever releases an awaited lock
-//! believes that it was called.
+//! A thread that has slept takes the lock as `AWAITED`, since it cannot know whether others still sleep:
+//! at worst one wake-up finds no sleeper. A thread that goes to sleep may overwrite a call, so the
+//! release of an awaited lock always reports a call.
 
 use super::sync::{AcqRel, Acquire, Futex, Relaxed, pause};
 
@@ -18,7 +18,7 @@ pub(super) const HELD: u32 = 1;
 pub(super) const AWAITED: u32 = 2;
 const CALLED: u32 = 4;
 
-/// The lock; a waiter looks `LOOKS` times, at growing distances, before it sleeps.
+/// The lock. A waiter checks the word `LOOKS` times, at growing intervals, before it sleeps.
 pub struct FutexMutex<const LOOKS: u32> {
     word: Futex,
 }
@@ -33,11 +33,11 @@ impl<const LOOKS: u32> FutexMutex<LOOKS> {
         self.take(HELD)
     }
 
-    /// Takes the lock, or leaves word with whoever has it, in one step.
+    /// Takes the lock, or marks it as called, in one step.
     #[inline]
     pub(crate) fn try_lock_or_call(&self) -> bool {
-        // Release: who learns of the call sees what was done before it. What calls and sleeps add are
-        // read-modify-writes, so that holds for each of several callers.
+        // Release: the holder that learns of the call sees what the caller did before it. Calls and
+        // sleeps change the word by read-modify-writes, so this holds for each of several callers.
         self.word.word().fetch_or(HELD | CALLED, AcqRel) == FREE
     }
 
@@ -54,10 +54,10 @@ impl<const LOOKS: u32> FutexMutex<LOOKS> {
         }
     }
 
-    /// Releases the lock. Whether somebody may have called since it was taken.
+    /// Releases the lock. Returns whether a thread may have called since it was taken.
     #[inline]
     pub(crate) fn unlock(&self) -> bool {
-        // Acquire: for what callers have done.
+        // Acquire: to see what the callers have done.
         let was = self.word.word().swap(FREE, AcqRel);
         was != HELD && self.unlocked(was)
     }
@@ -79,8 +79,8 @@ impl<const LOOKS: u32> FutexMutex<LOOKS> {
         true
     }
 
-    /// Looks for a while, unless others sleep for it already: to go on would be to jump the queue. True if
-    /// the lock has been taken.
+    /// Spins for a while, unless others sleep already: to spin on would be to jump the queue. Returns
+    /// true if it has taken the lock.
     fn spin(&self, how: u32) -> bool {
         for step in 0..LOOKS {
             match self.word.word().load(Relaxed) {

@@ -1,14 +1,15 @@
-//! A lock that many may hold to read, or one to write.
+//! A lock that many threads may hold for reading, or one for writing.
 //!
-//! | bits of `state` | means |
+//! | bits of `state` | meaning |
 //! |---|---|
-//! | 0–29 | readers that hold it; all ones: a writer does |
-//! | 30 `READERS_SLEEP` | perhaps readers sleep, on `state` |
-//! | 31 `WRITERS_SLEEP` | perhaps writers sleep, on `turn` |
+//! | 0–29 | the number of readers that hold it; all ones: a writer holds it |
+//! | 30 `READERS_SLEEP` | readers may be asleep, on `state` |
+//! | 31 `WRITERS_SLEEP` | writers may be asleep, on `turn` |
 //!
-//! A writer that waits keeps new readers out, so readers that come and go cannot starve it; when a writer
-//! leaves and both sorts wait, a writer is woken first. `turn` counts the wake-ups of writers: a writer reads
-//! it before it looks at `state` for the last time, so a wake-up in between makes its sleep end at once.
+//! A waiting writer keeps new readers out, so a stream of readers cannot starve it. When a writer
+//! releases the lock and both readers and writers wait, a writer is woken first. `turn` counts the
+//! wake-ups of writers: a writer reads it before its last check of `state`, so a wake-up in between ends
+//! its sleep at once.
 
 use super::LOOKS;
 use super::sync::{Acquire, Futex, Relaxed, Release, pause};
@@ -49,7 +50,7 @@ impl FutexRwLock {
         let mut has_slept = false;
         let mut state = self.spin(|s| !admits_reader(s) && s & SLEEPERS == 0);
         loop {
-            // Who was woken has waited its turn: a writer that came later does not keep it out again.
+            // A woken reader has waited its turn: a writer that came later does not keep it out again.
             let admitted = admits_reader(state) || (has_slept && admits_woken_reader(state));
             if admitted {
                 match self.state.word().compare_exchange_weak(state, state + ONE_READER, Acquire, Relaxed) {
@@ -71,7 +72,7 @@ impl FutexRwLock {
     #[inline]
     pub(crate) fn unlock_shared(&self) {
         let state = self.state.word().fetch_sub(ONE_READER, Release) - ONE_READER;
-        // Readers sleep behind a writer only; so if anybody is to be woken, a writer is waiting too.
+        // Readers sleep only behind a writer, so if there is a thread to wake, a writer waits too.
         if state & COUNT == 0 && state & WRITERS_SLEEP != 0 {
             self.wake(state);
         }
@@ -79,7 +80,7 @@ impl FutexRwLock {
 
     #[inline]
     pub(crate) fn try_lock_exclusive(&self) -> bool {
-        // Mostly nobody is there, and a look first would take as long as the exchange.
+        // The lock is usually free, and a load first would take as long as the exchange.
         let Err(state) = self.state.word().compare_exchange(0, A_WRITER, Acquire, Relaxed) else {
             return true;
         };
@@ -89,7 +90,8 @@ impl FutexRwLock {
 
     #[cold]
     pub(crate) fn lock_exclusive_slow(&self) {
-        // Other writers may have slept beside this one, so from the first sleep on it says that some do.
+        // Other writers may sleep beside this one, so once it has announced itself, it takes the lock
+        // with `WRITERS_SLEEP` set.
         let mut others = 0;
         let mut state = self.spin(|s| s & COUNT != 0 && s & WRITERS_SLEEP == 0);
         loop {
@@ -131,7 +133,8 @@ impl FutexRwLock {
         self.state.word().load(Relaxed) & COUNT == A_WRITER
     }
 
-    /// Sets a bit that says somebody is about to sleep. False if the state has changed meanwhile: look again.
+    /// Sets a bit that tells that a thread is about to sleep. False if the state has changed: check it
+    /// again.
     fn announce(&self, state: &mut u32, bit: u32) -> bool {
         if *state & bit != 0 {
             return true;
@@ -148,8 +151,8 @@ impl FutexRwLock {
         }
     }
 
-    /// Wakes a writer or, failing that, all readers. `state` is what the last holder left: free, with
-    /// somebody asleep.
+    /// Wakes a writer or, if there is none, all readers. `state` is the value that the last holder left:
+    /// free, with sleepers.
     ///
     /// A compare-exchange that fails because the lock was taken again leaves the bits to the new holder.
     #[cold]
@@ -160,7 +163,7 @@ impl FutexRwLock {
                     self.wake_writer();
                     return;
                 }
-                // Readers may have come to sleep since.
+                // Readers may have gone to sleep since.
                 Err(now) => state = now,
             }
         }
@@ -171,8 +174,8 @@ impl FutexRwLock {
             if self.wake_writer() {
                 return;
             }
-            // The writer that had announced itself did not sleep yet, and will look again; the readers must
-            // not depend on it.
+            // The writer that had announced itself does not sleep yet and will check again; the readers
+            // must not depend on it.
             state = READERS_SLEEP;
         }
         if state == READERS_SLEEP && self.state.word().compare_exchange(state, 0, Relaxed, Relaxed).is_ok() {

@@ -1,17 +1,17 @@
-//! The raw lock below `SpinLock`.
+//! The bare lock of `SpinLock`.
 
 use super::{RawLock, Sleeping, Waiting};
 
-/// The lock of [`SpinLock`](crate::SpinLock): one for leaf sections.
+/// The lock of [`SpinLock`](crate::SpinLock), for leaf sections.
 ///
-/// A thread of a program, unlike one of the kernel, may lose its processor in the middle of the shortest
-/// section. Who spun on, perhaps on the very processor that the holder needs, would waste whole time slices:
-/// with 64 threads on two processors a lock whose waiters yielded and napped instead of sleeping took eight
-/// times the processor time. So in the end this one's waiters sleep like a mutex's, and what makes it a spin
-/// lock is what test builds demand of its sections.
+/// A thread in user space, unlike one in the kernel, can be preempted in the shortest section. A waiter
+/// that spins on, perhaps on the very processor that the holder needs, wastes whole time slices: with 64
+/// threads on two processors, a lock whose waiters yielded and napped instead of sleeping took eight
+/// times the CPU time. So waiters of this lock sleep in the end, like those of a mutex. The difference
+/// is that test builds check what its sections do.
 pub struct Spin(Sleeping);
 
-// SAFETY: as `Sleeping`, which does it all.
+// SAFETY: as for `Sleeping`, to which all methods delegate.
 unsafe impl RawLock for Spin {
     const INIT: Self = Self(Sleeping::INIT);
     const WAITING: Waiting = Waiting::Spins;
@@ -36,7 +36,7 @@ unsafe impl RawLock for Spin {
 }
 
 impl Spin {
-    /// Takes the lock, or has whoever holds it learn of that at the release.
+    /// Takes the lock, or calls its holder, which learns of the call at the release.
     #[inline]
     pub(crate) fn try_lock_or_call(&self) -> bool {
         self.0.try_lock_or_call()

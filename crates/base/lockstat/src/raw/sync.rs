@@ -1,5 +1,5 @@
-//! What the algorithms need from outside: atomics, a futex, a pause. `tests/loom.rs` has a namesake made of
-//! loom's.
+//! The algorithms' interface to the outside: atomics, a futex, a pause. `tests/loom.rs` has a version of
+//! this module made with loom.
 
 use std::hint::spin_loop;
 use std::{mem, ptr};
@@ -9,19 +9,20 @@ pub(super) use std::sync::atomic::{AtomicU32, AtomicU64};
 
 pub(super) use crate::clock::now;
 
-/// Pauses between a waiter's looks that grow, each twice as long as the one before.
+/// The number of growing pauses between a waiter's checks; each is twice as long as the one before.
 pub(super) const PAUSES: u32 = 3;
-/// Ticks of the first pause: about 300 ns, in which a holder takes and releases a lock of short sections
+/// The first pause in ticks: about 300 ns, in which a holder takes and releases a lock of short sections
 /// several times.
 const FIRST_PAUSE: u64 = 768;
 
-/// Passes some time before the next look, of which `step` have been taken.
+/// Pauses before the next check; `step` is the number of checks so far.
 ///
-/// A waiter that looks all the time takes the line with the lock away from the holder, who needs it next, and
-/// then both wait for the line more than they work: with pauses two threads take a lock 1.3 to 2 times as
-/// often as with looks at every pause instruction. They are measured by the clock, since that instruction
-/// takes 13 ns on one processor and 50 on the next. Nothing here offers the processor to others: with 1,000
-/// threads on two processors it comes back milliseconds later, and waits took several times as long in sum.
+/// A waiter that checks all the time takes the lock's cache line away from the holder, which needs it
+/// next; then both wait for the line more than they work. With pauses, two threads take a lock 1.3 to 2
+/// times as often as with a check after every pause instruction. The pauses are measured by the clock,
+/// since that instruction takes 13 ns on one processor and 50 ns on another. The waiter does not yield
+/// its processor: with 1,000 threads on two processors it would get it back milliseconds later, and
+/// waits took several times as long in sum.
 pub(super) fn pause(step: u32) {
     let began = now();
     let ticks = FIRST_PAUSE << step.min(PAUSES - 1);
@@ -42,11 +43,11 @@ impl Futex {
         &self.0
     }
 
-    /// Sleeps if the word still has this value, until woken, or for no reason. Says whether it slept and was
-    /// woken.
+    /// Sleeps if the word still has this value, until woken or spuriously. Returns whether it slept and
+    /// was woken.
     pub(super) fn wait(&self, value: u32) -> bool {
-        // SAFETY: the word outlives the call; a null time-out means none. An error (the value has changed, a
-        // signal) is a return for no reason.
+        // SAFETY: the word outlives the call; a null time-out means none. An error (the value has
+        // changed, a signal) counts as a spurious return.
         let result = unsafe {
             let forever: *const libc::timespec = ptr::null();
             libc::syscall(
@@ -60,19 +61,19 @@ impl Futex {
         result == 0
     }
 
-    /// Wakes one sleeping thread; says whether there was one.
+    /// Wakes one sleeping thread; returns whether there was one.
     pub(super) fn wake_one(&self) -> bool {
         self.wake(1) > 0
     }
 
-    /// Wakes all threads that sleep.
+    /// Wakes all sleeping threads.
     pub(super) fn wake_all(&self) {
         self.wake(i32::MAX);
     }
 
     fn wake(&self, threads_max: i32) -> libc::c_long {
-        // SAFETY: the kernel only compares the address, it reads nothing there; so it may even be gone by
-        // now, as it is when the next holder has dropped the lock already.
+        // SAFETY: the kernel only compares the address and reads nothing there, so the word may even be
+        // gone: the next holder may have dropped the lock already.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -84,18 +85,18 @@ impl Futex {
     }
 }
 
-/// What a sleep and a wake-up cost before any has been seen, in ticks; and what nothing can change it beyond.
-/// With a counter of 2 to 4 GHz the bounds are about 1 µs and 50 µs: the fastest wake-up between two
-/// processors, and a slow one of a virtual machine.
+/// The cost of a sleep and a wake-up, in ticks, before any has been measured; and the bounds of what is
+/// learnt. With a counter of 2 to 4 GHz the bounds are about 1 µs and 50 µs: the fastest wake-up between
+/// two processors, and a slow one of a virtual machine.
 const WAKE_COST_FIRST: u32 = 10_000;
 const WAKE_COST_BOUNDS: (u32, u32) = (3_000, 150_000);
-/// There is nothing to wait for awake: whoever has the only processor is not the holder.
+/// Spinning is pointless: while a waiter occupies the only processor, the holder cannot run.
 const ONE_PROCESSOR: u32 = u32::MAX;
 
-/// 0 until first asked for.
+/// 0 until the first use.
 static WAKE_COST: AtomicU32 = AtomicU32::new(0);
 
-/// What it costs to sleep and be woken, in ticks; 0 on a machine with one processor.
+/// Returns the cost of a sleep and a wake-up, in ticks; 0 on a machine with one processor.
 pub(super) fn wake_cost() -> u64 {
     match WAKE_COST.load(Relaxed) {
         0 => first_wake_cost(),
@@ -104,8 +105,8 @@ pub(super) fn wake_cost() -> u64 {
     }
 }
 
-/// Takes one sleep and wake-up into account. What is learnt is a low quantile, about one in nine: the others
-/// waited for a processor, too, which is no cost of sleeping.
+/// Learns from one sleep and wake-up. The estimate is a low quantile, about one in nine: the slower ones
+/// waited for a processor, too, which is not a cost of sleeping.
 pub(super) fn learn_wake_cost(ticks: u64) {
     let cost = WAKE_COST.load(Relaxed);
     if cost == 0 || cost == ONE_PROCESSOR {
@@ -116,7 +117,7 @@ pub(super) fn learn_wake_cost(ticks: u64) {
         true => cost - (cost - seen) / 8,
         false => cost + (seen - cost).min(cost) / 64,
     };
-    // Of two threads that learn at the same time one may be lost.
+    // Of two concurrent updates one may be lost.
     WAKE_COST.store(next.clamp(WAKE_COST_BOUNDS.0, WAKE_COST_BOUNDS.1), Relaxed);
 }
 
@@ -127,17 +128,17 @@ fn first_wake_cost() -> u64 {
     if first == ONE_PROCESSOR { 0 } else { first.into() }
 }
 
-/// How many processors this process may use.
+/// The number of processors that this process may use.
 fn processors() -> i32 {
     if cfg!(miri) {
         return 2;
     }
-    // SAFETY: the call fills in the set that it is given; zeros are an empty one.
+    // SAFETY: the call fills in the given set; all zeros are an empty set.
     unsafe {
         let mut set: libc::cpu_set_t = mem::zeroed();
         match libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut set) {
             0 => libc::CPU_COUNT(&set),
-            // More processors than the set has room for.
+            // There are more processors than the set has room for.
             _ => i32::MAX,
         }
     }

@@ -1,5 +1,5 @@
-//! Goal: an adaptive lock learns what its holds are like, and learns anew when that changes. Method: holds of
-//! known length told to it, and real threads.
+//! Goal: an adaptive lock learns how long its holds are, and learns anew when this changes. Method:
+//! simulated holds of known length, and real threads.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -43,12 +43,13 @@ fn what_threads_do_is_learnt() {
     if sync::wake_cost() == 0 {
         return; // one processor: it never spins
     }
-    // Long holds: each is there when the other comes, and lasts longer than any wake-up is believed to cost.
+    // Each long hold is in progress when the other thread arrives, and lasts longer than the upper bound
+    // of the wake-up cost.
     contend(&adaptive, || thread::sleep(Duration::from_millis(1)), || !spins());
     contend(&adaptive, || {}, spins);
 }
 
-/// Two threads take the lock for a section again and again until something has come true.
+/// Two threads take the lock for a section again and again until the condition holds.
 fn contend(adaptive: &Adaptive, section: impl Fn() + Sync, until: impl Fn() -> bool + Sync) {
     let (is_true, began) = (AtomicBool::new(false), Instant::now());
     thread::scope(|s| {

@@ -1,4 +1,5 @@
-//! JSON by hand: the values are numbers, names and file paths, not worth a dependency on the lowest floor.
+//! JSON without a library: the values are numbers, names and file paths, not worth a dependency for this
+//! crate.
 
 use std::fmt::Write;
 

@@ -67,7 +67,7 @@ fn labels(class: &ClassReport) -> String {
     format!("class=\"{name}\",kind=\"{}\"", class.kind.name())
 }
 
-/// Exact: nine decimals.
+/// Formats exactly, with nine decimals.
 fn seconds(ns: u64) -> String {
     format!("{}.{:09}", ns / 1_000_000_000, ns % 1_000_000_000)
 }

@@ -6,7 +6,7 @@ use super::{ClassReport, Kind, Mode, Report, Site, Times};
 
 const NAME_WIDTH: usize = 40;
 const COLUMN_WIDTH: usize = 14;
-/// Those of the kernel, then ours.
+/// The kernel's columns, then those of this crate.
 const COLUMNS: [&str; 16] = [
     "con-bounces",
     "contentions",
@@ -25,7 +25,7 @@ const COLUMNS: [&str; 16] = [
     "holdtime-p50",
     "holdtime-p99",
 ];
-/// Places shown per list.
+/// Call sites shown per list.
 const SITES_SHOWN: usize = 8;
 
 pub(super) fn render(report: &Report) -> String {
@@ -70,7 +70,7 @@ fn render_class(out: &mut String, class: &ClassReport) {
     render_sites(out, class.name, &class.holders);
 }
 
-/// `name   count   [total µs] file:line`; where the kernel has an address, we have the time in sum.
+/// `name   count   [total µs] file:line`; the total replaces the address that the kernel shows.
 fn render_sites(out: &mut String, name: &str, sites: &[Site]) {
     if sites.is_empty() {
         return;
