@@ -6,6 +6,20 @@
 //! an [`Encoder`] writes the replies. [`Joining`] is the client's side of the handshake, for the
 //! kernel's client.
 //!
+//! ```
+//! use bytes::BytesMut;
+//! use loligo_nbd_proto::{Asked, Handshake};
+//!
+//! let (mut from_client, mut to_client) = (BytesMut::new(), BytesMut::new());
+//! let mut handshake = Handshake::new(false);
+//! handshake.greet(&mut to_client);
+//! assert!(to_client.starts_with(b"NBDMAGICIHAVEOPT"));
+//! // The client's flags, and the option NBD_OPT_ABORT without data.
+//! from_client.extend_from_slice(&3_u32.to_be_bytes());
+//! from_client.extend_from_slice(b"IHAVEOPT\0\0\0\x02\0\0\0\0");
+//! assert!(matches!(handshake.next(&mut from_client, &mut to_client), Ok(Some(Asked::End))));
+//! ```
+//!
 //! Each message of a client is either answered, with an error if it is not valid, or ends the connection
 //! ([`Broken`]). Memory is allocated for bytes that have arrived, never for announced lengths.
 // Numbers from peers must not be truncated or change sign silently. Intended conversions are written
