@@ -39,7 +39,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let host = host()?;
     let mut build = cargo();
     build.args(["build", "--release", "--manifest-path", "fuzz/Cargo.toml", "--target", &host]);
-    wanted.iter().for_each(|target| drop(build.args(["--bin", target])));
+    for target in wanted {
+        build.args(["--bin", target]);
+    }
     build.env("RUSTFLAGS", COVERAGE).env("CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS", "true");
     succeed(build.env("CARGO_TARGET_DIR", folder()))?;
     for target in wanted {
