@@ -21,7 +21,7 @@ async fn main() -> Result<(), Error> {
 
     let mut objects = pool.objects();
     while let Some(object) = objects.try_next().await? {
-        println!("there is {}", String::from_utf8_lossy(&object.name));
+        println!("there is {}", String::from_utf8_lossy(&object.oid));
     }
 
     pool.remove("greeting").await?;
