@@ -10,7 +10,8 @@ fn what_is_written_is_read() -> Result<(), Box<dyn std::error::Error>> {
     let server = Server::memory().pool("p").start()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let rados = Builder::new().conf_file(server.conf()).connect().await?;
+        let conf = server.conf().to_str().ok_or("a path that is text")?;
+        let rados = Builder::new().conf_file(conf).connect().await?;
         let pool = rados.ioctx("p").await?;
         pool.write_full("o", Bytes::from("data")).await?;
         assert_eq!(pool.read("o", 0, 0).await?, "data");

@@ -8,7 +8,7 @@ use std::time::Instant;
 use clap::ValueEnum;
 use loligo_conf::{Conf, ConfError};
 use loligo_rados::Builder as ConfBuilder;
-use loligo_server::{Auth, Compression, KeyType, OsdCount, Server, prepare_dir};
+use loligo_server::{Auth, KeyType, OsdCount, Server, prepare_dir};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::client;

@@ -38,7 +38,9 @@ pub(crate) struct Output {
 impl Output {
     pub(crate) fn open(sink: Sink) -> io::Result<Self> {
         Ok(match sink {
-            Sink::File(path) => Self { to: Box::new(open(&path)?), file: Some(path), lost: None, is_reported: false },
+            Sink::File(path) => {
+                Self { to: Box::new(open(&path)?), file: Some(path), lost: None, is_reported: false }
+            }
             Sink::Stderr => Self { to: Box::new(io::stderr()), file: None, lost: None, is_reported: false },
             Sink::Writer(to) => Self { to, file: None, lost: None, is_reported: false },
         })

@@ -45,6 +45,8 @@ impl Errno {
     pub const EOPNOTSUPP: Self = Self(95);
     /// The client is on the cluster's blocklist.
     pub const EBLOCKLISTED: Self = Self(108);
+    /// A condition did not hold (125).
+    pub const ECANCELED: Self = Self(125);
     /// It took too long.
     pub const ETIMEDOUT: Self = Self(110);
     /// The client was shut down.
