@@ -94,6 +94,8 @@ fn run(conf: &Path, dir: &Path, line: &[Vec<u8>], environment: &[(&str, &[u8])])
         .env_remove("CEPH_ARGS")
         .current_dir(dir)
         .stdin(std::process::Stdio::null());
+    // Sockets that are named by nobody lie there.
+    command.env("XDG_RUNTIME_DIR", dir);
     command.envs(environment.iter().map(|(name, value)| (name, OsStr::from_bytes(value))));
     let output = command.output().expect("it runs");
     (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
