@@ -126,7 +126,7 @@ pub(super) fn mgrs(call: &Call<'_>) -> Vec<Node> {
     call.state.manager().map(of).into_iter().collect()
 }
 
-/// Adds the version, and the release whose protocol is spoken.
+/// Adds the version, and the Ceph release of the protocol.
 fn about(node: &mut Node) {
     node.push("ceph_release", "pacific");
     node.push("ceph_version", VERSION);

@@ -142,7 +142,7 @@ impl Reply {
         Self { output: output.into(), status: String::new() }
     }
 
-    /// A reply whose output is monitor text, see [`crate::text`].
+    /// A reply with text in the monitor's form as output, see [`crate::text`].
     fn text(output: &str) -> Self {
         Self::output(text::to_bytes(output))
     }

@@ -1,4 +1,4 @@
-//! Running commands.
+//! Runs commands.
 
 use loligo_wire::message::Msg;
 use loligo_wire::message::mon::{MMonCommand, MMonCommandAck, MPing};
@@ -55,7 +55,7 @@ impl Monitor {
         now: UTime,
     ) -> Outcome {
         if command.is_absent {
-            // Independent of the client's capabilities and of the arguments.
+            // Refused to every client, whatever the arguments.
             return Err(command::refused(command.prefix));
         }
         let session = self.sessions.get(&id);

@@ -27,7 +27,7 @@ pub struct MapHistory {
 pub struct EpochBytes {
     /// The full map.
     pub full: Bytes,
-    /// The change that leads to it; `None` for an epoch that was loaded, not made by this process.
+    /// The change that leads to it; `None` for the epoch that the history began with.
     pub incremental: Option<Bytes>,
 }
 

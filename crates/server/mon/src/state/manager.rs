@@ -1,4 +1,4 @@
-//! The manager: a second address of this process that answers what a cluster's manager answers.
+//! The manager: a second address of this process, for the commands of a cluster's manager.
 
 use loligo_wire::message::mon::MgrMap;
 use loligo_wire::{EntityAddrVec, Epoch, UTime, features};

@@ -201,8 +201,8 @@ impl State {
         &self.maps
     }
 
-    /// The pools whose `pg_num` has changed, each with its original `pg_num`: the OSD stores their
-    /// objects by the original number.
+    /// The pools whose `pg_num` differs from the original one, each with the original: the OSD stores
+    /// their objects by it.
     pub fn filed_by(&self) -> &BTreeMap<PoolId, u32> {
         &self.filed_by
     }

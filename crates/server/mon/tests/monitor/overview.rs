@@ -75,7 +75,7 @@ fn osds_are_reweighted_within_limits() {
         let (given, _, status) = said(&mut mon, admin, command);
         assert!(given == result && status.starts_with(why), "{command}: {given} {status}");
     }
-    // Four OSDs with equal weights. The one with the most placement groups is overloaded.
+    // Four OSDs. The one with the most placement groups for its weight is overloaded.
     mon.monitor.change(|state| {
         state.add_osds(NOW, 4, "host").expect("three more");
         for osd in 1..4u8 {

@@ -211,7 +211,7 @@ fn two_files_that_were_harmed_are_refused() {
             match file.load() {
                 // The server knows whether there should be a state.
                 Ok(None) => assert!(a.is_none() && b.is_none(), "{i} {j}"),
-                // Both files are of another cluster. The server detects it by the store.
+                // Both files are of another cluster, but the store is not.
                 Ok(Some(found)) => assert_eq!((i, j, found.fsid().0), (5, 5, [77; 16])),
                 Err(_) => {}
             }
