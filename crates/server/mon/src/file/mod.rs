@@ -1,5 +1,5 @@
-//! The files that keep the state over restarts. There are two copies with the same content, because the
-//! loss of a single one would lose the whole cluster.
+//! The files that keep the state over restarts. There are two with the same content: if there were one,
+//! its loss would be the loss of the whole cluster.
 //!
 //! Each file holds a complete state, followed by a log of the changes since ([`content`]). A save
 //! appends a line to the log of each file in turn, and syncs each. When the log is full, or the server
@@ -37,8 +37,8 @@ pub struct StateFile {
 struct Counts {
     /// The number of saves.
     saves: AtomicU64,
-    /// The offset of the next change, and the end of the log. Both are 0 if the next save must write a
-    /// new file.
+    /// The offset of the next change, and the end of the log. The offset is 0 if the next save must
+    /// write a new file.
     log_at: AtomicU64,
     log_end: AtomicU64,
     written: AtomicU64,
