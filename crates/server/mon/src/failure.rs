@@ -1,25 +1,25 @@
-//! How what was asked of the monitor fails.
+//! Errors of requests to the monitor.
 
 use std::fmt;
 
-/// The number of an error, as Linux numbers them.
+/// An error number, as Linux defines them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub i32);
 
 impl Errno {
     /// Operation not permitted.
     pub const EPERM: Self = Self(1);
-    /// No such thing.
+    /// No such entry.
     pub const ENOENT: Self = Self(2);
-    /// It cannot be loaded or read.
+    /// Input/output error: something could not be loaded or read.
     pub const EIO: Self = Self(5);
     /// Try again.
     pub const EAGAIN: Self = Self(11);
     /// Permission denied.
     pub const EACCES: Self = Self(13);
-    /// It is in use.
+    /// Resource busy.
     pub const EBUSY: Self = Self(16);
-    /// It exists already.
+    /// Already exists.
     pub const EEXIST: Self = Self(17);
     /// Not a directory.
     pub const ENOTDIR: Self = Self(20);
@@ -27,39 +27,39 @@ impl Errno {
     pub const EINVAL: Self = Self(22);
     /// Too large.
     pub const EFBIG: Self = Self(27);
-    /// No room is left.
+    /// No space left.
     pub const ENOSPC: Self = Self(28);
     /// Out of range.
     pub const ERANGE: Self = Self(34);
-    /// There is something in it.
+    /// Not empty.
     pub const ENOTEMPTY: Self = Self(39);
-    /// It would lie within itself.
+    /// An item would contain itself.
     pub const ELOOP: Self = Self(40);
     /// Not supported.
     pub const EOPNOTSUPP: Self = Self(95);
 }
 
-/// The answer of a command that failed.
+/// The reply to a command that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Why, for programs.
+    /// The error number, for programs.
     pub errno: Errno,
-    /// Why, for people.
+    /// The error text, for people.
     pub status: String,
 }
 
 impl Failure {
-    /// A failure.
+    /// Creates a failure from an error number and a text.
     pub fn new(errno: Errno, status: impl Into<String>) -> Self {
         Self { errno, status: status.into() }
     }
 
-    /// EINVAL.
+    /// Creates a failure with EINVAL.
     pub fn invalid(status: impl Into<String>) -> Self {
         Self::new(Errno::EINVAL, status)
     }
 
-    /// ENOENT.
+    /// Creates a failure with ENOENT.
     pub fn missing(status: impl Into<String>) -> Self {
         Self::new(Errno::ENOENT, status)
     }

@@ -1,9 +1,8 @@
-//! Entry point for fuzzing: commands that clients send one after the other, as a script, to a monitor without
-//! sockets.
+//! Entry point for fuzzing: clients send a script of commands to a monitor without sockets.
 //!
-//! A step is a byte that says which client, then which command of the table, then its arguments in order: a
-//! byte says whether each is given and whether it is a value of its type or any text. Bytes that are missing
-//! are zeros.
+//! A step is a byte that selects the client, then bytes that select the command in the table, then its
+//! arguments in order. For each argument a byte decides whether it is given, and whether it is a value
+//! of its type or any text. Missing bytes read as zero.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,16 +27,16 @@ use crate::{Monitor, Peer, PgUsage, Save, Scrub, SessionId, Space, Usage, UsageS
 
 const FSID: Uuid = Uuid([7; 16]);
 const NOW: UTime = UTime { sec: 1_800_000_000, nsec: 0 };
-/// What is done at most.
+/// The maximum number of steps in a script.
 const STEPS_MAX: usize = 64;
-/// Clients and what they may do.
+/// The clients' capabilities.
 const CAPS: [&str; 4] =
     ["allow *", "profile rbd", "profile bootstrap-osd", "allow r, allow command \"auth get-or-create\""];
-/// Bytes that may be allocated at once, beside what a command brings: the state, its saved form, an answer.
+/// Maximum bytes allocated at a time, apart from a command's input: the state, its saved form, a reply.
 const MEMORY_MAX: usize = 128 << 20;
-/// The longest answer.
+/// The maximum size of a reply.
 const OUTPUT_MAX: usize = 16 << 20;
-/// Words that arguments are made of: names of what there is, numbers at their edges, other types' values.
+/// Words used in arguments: existing names, numbers at limits, values of other types.
 const WORDS: [&str; 24] = [
     "p",
     "q",
@@ -79,12 +78,12 @@ impl UsageSource for Empty {
     fn scrub(&self, _: &[PgId], _: Scrub) {}
 }
 
-/// Plays the bytes as a script, and returns how many commands went well; `memory` says how many bytes the
-/// process has allocated at most since the start.
+/// Runs the bytes as a script, and returns the number of commands that succeeded. `memory` returns the
+/// peak number of bytes that the process has allocated since the start.
 ///
 /// # Panics
-/// If something panics, a command is not answered once, an answer or the memory gets beyond its bound, or
-/// what is saved does not open as what it was.
+/// If something panics, a command is not answered exactly once, a reply or the memory exceeds its bound,
+/// or the saved state does not read back as it was.
 pub fn commands(data: &[u8], memory: impl Fn() -> usize) -> usize {
     let mut monitor = monitor().expect("a new cluster");
     let mut well = 0;
@@ -106,7 +105,7 @@ pub fn commands(data: &[u8], memory: impl Fn() -> usize) -> usize {
     well
 }
 
-/// What is saved.
+/// The saved state and the changes since.
 #[derive(Default)]
 struct Kept {
     all: Vec<u8>,
@@ -197,7 +196,7 @@ impl Script<'_> {
         *byte
     }
 
-    /// A length, and as many bytes as text.
+    /// Reads a length and that many bytes as text.
     fn text(&mut self) -> String {
         let len = usize::from(self.byte() & 0x3f).min(self.0.len());
         let (bytes, rest) = self.0.split_at(len);
@@ -205,13 +204,13 @@ impl Script<'_> {
         String::from_utf8_lossy(bytes).into_owned()
     }
 
-    /// A command's text, and its input.
+    /// Reads a command's text and its input.
     fn command(&mut self) -> (String, Bytes) {
         let number = usize::from(u16::from_le_bytes([self.byte(), self.byte()]));
         let how = self.byte();
         let input = if how & 1 == 0 { Bytes::new() } else { self.text().repeat(1 << (how >> 5)).into() };
         if how & 2 != 0 && how & 4 != 0 {
-            // Any text: JSON only by chance.
+            // Any text, which is JSON only by chance.
             return (self.text(), input);
         }
         let command = &COMMANDS[number % COMMANDS.len()];
@@ -241,7 +240,7 @@ impl Script<'_> {
         WORDS[usize::from(self.byte()) % WORDS.len()]
     }
 
-    /// A value as the argument wants it.
+    /// A value of the argument's type.
     fn value(&mut self, arg: &Arg) -> Value {
         match arg.kind {
             ArgKind::Int { .. } => i64::from(self.byte()).into(),
@@ -271,5 +270,5 @@ impl Script<'_> {
     }
 }
 
-/// How answers are wanted.
+/// Output formats of the commands.
 const WORDS_OF_FORMAT: [&str; 4] = ["json", "json-pretty", "xml", "plain"];

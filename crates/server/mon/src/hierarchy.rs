@@ -1,13 +1,13 @@
-//! What the CRUSH map says of its items, in words.
+//! Names and locations of CRUSH items.
 
 use loligo_maps::OsdMap;
 use loligo_maps::crush::{CrushMap, DEFAULT_CHOOSE_ARGS};
 use loligo_wire::PoolId;
 
-/// The deepest hierarchy shown: CRUSH has a dozen types.
+/// The maximum depth of a hierarchy that is shown: CRUSH has a dozen types.
 pub(crate) const DEPTH_MAX: usize = 32;
 
-/// What the weight set for all pools is called.
+/// The name of the weight set for all pools.
 const COMPAT: &str = "(compat)";
 
 pub(crate) fn name_of(crush: &CrushMap, item: i32) -> String {
@@ -18,7 +18,7 @@ pub(crate) fn type_name(crush: &CrushMap, kind: i32) -> String {
     crush.type_names.get(&kind).map(ToString::to_string).unwrap_or_default()
 }
 
-/// The buckets that an item is in, from the nearest up: type and name.
+/// The buckets that contain an item, innermost first, each as type and name.
 pub(crate) fn location(crush: &CrushMap, item: i32) -> Vec<(String, String)> {
     let mut path = Vec::new();
     let mut below = item;
@@ -33,7 +33,7 @@ pub(crate) fn location(crush: &CrushMap, item: i32) -> Vec<(String, String)> {
     path
 }
 
-/// What a weight set is called.
+/// The name of a weight set.
 pub(crate) fn set_name(map: &OsdMap, key: i64) -> String {
     if key == DEFAULT_CHOOSE_ARGS {
         return COMPAT.to_owned();
@@ -41,7 +41,7 @@ pub(crate) fn set_name(map: &OsdMap, key: i64) -> String {
     map.pool_name(PoolId(key)).map(ToString::to_string).unwrap_or_default()
 }
 
-/// Weights and affinities count in 1/65536.
+/// Converts a weight or an affinity, which is in units of 1/65536.
 pub(crate) fn fraction(weight: u32) -> f64 {
     f64::from(weight) / 65_536.0
 }

@@ -1,16 +1,16 @@
-//! The monitor of a cluster of one: maps, authentication, commands.
+//! The monitor of a cluster with a single monitor: maps, authentication, commands.
 //!
-//! - [`state::State`]: what the monitor knows, without clock, socket or file.
+//! - [`state::State`]: the cluster's state, without clock, socket or file.
 //! - [`command`]: the commands of the `ceph` program, with their signatures.
-//! - [`Monitor`]: sessions and their messages, without sockets; [`MonService`] puts it on the network,
-//!   and [`StateFile`] keeps its state.
-//! - [`text`]: commands and names are any bytes.
-//! - [`output`]: JSON and tables in the shapes that Ceph's tools know.
+//! - [`Monitor`]: sessions and their messages, without sockets. [`MonService`] connects it to the
+//!   network, and [`StateFile`] saves its state.
+//! - [`text`]: commands and names that hold arbitrary bytes.
+//! - [`output`]: JSON and tables in the shapes that Ceph's tools expect.
 //!
-//! What this crate refuses to do: there is no quorum, because there is one monitor, and no manager: the
-//! commands that a stock cluster sends to its manager and that make sense without one are answered here.
-// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate
-// `az`).
+//! Out of scope: there is no quorum, because there is a single monitor, and there is no separate
+//! manager. This crate also answers the manager's commands, as far as they make sense without one.
+// A number from a peer must not be truncated or change its sign unnoticed. Intended conversions are
+// explicit (crate `az`).
 #![cfg_attr(
     not(test),
     warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)

@@ -1,9 +1,9 @@
 //! The monitor: messages in, messages out.
 //!
-//! A [`Monitor`] has no socket, no file and no clock. Its driver opens a session for each connection, hands
-//! over messages in order, and after some of them asks for the [`Effects`]: first it saves what must be
-//! saved, then it hands on maps and keys, then it sends what is to be sent. So nobody hears of a change that
-//! could be forgotten.
+//! A [`Monitor`] has no socket, no file and no clock. Its driver opens a session for each connection,
+//! passes messages in order, and takes the [`Effects`] after some of them. It first saves the state,
+//! then publishes maps and keys, then sends the messages. No client therefore learns of a change that a
+//! crash could lose.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -34,10 +34,10 @@ mod manager;
 mod requests;
 mod run;
 
-/// Changes of the osdmap in one message (`osd_map_message_max`).
+/// Maximum number of incremental osdmaps in one message (`osd_map_message_max`).
 const INCREMENTALS_MAX: usize = 40;
 
-/// A connection, as the driver numbers it.
+/// The driver's number for a connection.
 pub type SessionId = u64;
 
 /// The monitor.
@@ -46,49 +46,49 @@ pub struct Monitor {
     auth: Arc<AuthServer>,
     usage: Arc<dyn UsageSource>,
     sessions: HashMap<SessionId, Session>,
-    /// Counts changes of the configuration database.
+    /// The version of the configuration database; grows with each change.
     config_version: u64,
-    /// Lines of the cluster's log that those who follow it have been told of.
+    /// The number of cluster log lines that subscribers have been sent.
     lines_told: u64,
     out: Vec<(SessionId, Msg)>,
     effects: Effects,
-    /// Something has changed that must be saved.
+    /// Set while a change is not saved yet.
     unsaved: bool,
-    /// What was to be saved last.
+    /// The state as of the last save that was requested.
     saved: Option<Saved>,
 }
 
-/// What is to be saved.
+/// The data to save.
 #[derive(Debug)]
 pub enum Save {
-    /// This change of what was to be saved last, for [`StateFile::append`](crate::StateFile::append).
+    /// The change since the last save, for [`StateFile::append`](crate::StateFile::append).
     Change(Zeroizing<Vec<u8>>),
-    /// Everything: [`State::to_json`].
+    /// The whole state: [`State::to_json`].
     All,
 }
 
-/// What must happen after messages were handled, in this order.
+/// The actions that follow the messages handled so far, in this order.
 #[derive(Default)]
 pub struct Effects {
-    /// Save this.
+    /// Save this first.
     pub save: Option<Save>,
-    /// Then global ids before this one may be given.
+    /// After the save, global ids below this one may be assigned.
     pub global_id_end: Option<GlobalId>,
-    /// Hand this map to the OSD.
+    /// Publish this osdmap to the OSD.
     pub osdmap: Option<NewOsdMap>,
-    /// Authenticate by these keys.
+    /// Authenticate clients against these keys.
     pub keys: Option<Keyring>,
-    /// Send these.
+    /// Send these messages.
     pub out: Vec<(SessionId, Msg)>,
 }
 
-/// A message that cannot be read: the connection is closed.
+/// A message that cannot be decoded. The connection is closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(transparent)]
 pub struct Malformed(#[from] pub loligo_wire::DecodeError);
 
 impl Monitor {
-    /// A monitor that knows `state`, which has been started.
+    /// Creates a monitor with a `state` that has been started.
     pub fn new(state: State, auth: Arc<AuthServer>, usage: Arc<dyn UsageSource>) -> Self {
         Self {
             state,
@@ -104,25 +104,25 @@ impl Monitor {
         }
     }
 
-    /// What it knows.
+    /// The cluster's state.
     pub fn state(&self) -> &State {
         &self.state
     }
 
-    /// Changes what it knows, and tells whoever wants to know.
+    /// Changes the state, and notifies subscribers.
     pub fn change<R>(&mut self, change: impl FnOnce(&mut State) -> R) -> R {
         let result = change(&mut self.state);
         self.settle();
         result
     }
 
-    /// A client has connected.
+    /// Opens the session of a client that has connected.
     pub fn open(&mut self, id: SessionId, peer: Peer) {
         self.sessions.insert(id, Session::new(peer));
     }
 
-    /// A client has connected to the manager: it may there what it may at the monitor, if it may ask a
-    /// manager at all.
+    /// Opens the session of a client that has connected to the manager. A client with any manager
+    /// capability has its monitor capabilities there.
     pub fn open_at_manager(&mut self, id: SessionId, peer: Peer) {
         let caps = if self.auth.accepts_unproven() {
             peer.identity.caps.clone()
@@ -133,19 +133,19 @@ impl Monitor {
         self.sessions.insert(id, Session::at_manager(peer, &caps));
     }
 
-    /// A client is gone.
+    /// Closes the session of a client that has disconnected.
     pub fn close(&mut self, id: SessionId) {
         self.sessions.remove(&id);
     }
 
-    /// A message has arrived.
+    /// Handles a message.
     pub fn handle(&mut self, id: SessionId, msg: &Msg, now: UTime) -> Result<(), Malformed> {
         let Some(session) = self.sessions.get(&id) else { return Ok(()) };
         if session.door == Door::Manager {
             if msg.header.kind == MMgrCommand::KIND {
                 self.mgr_command(id, msg.header.tid, msg.open()?, now);
             }
-            return Ok(()); // daemons of services report here, which nobody collects
+            return Ok(()); // service daemons send their reports here; they are ignored
         }
         match msg.header.kind {
             MMonGetMap::KIND => self.send_monmap(id),
@@ -158,12 +158,13 @@ impl Monitor {
             MGetPoolStats::KIND => self.pool_stats(id, msg.header.tid, msg.open()?),
             MLog::KIND => self.log(id, msg.open()?),
             MPing::KIND => self.ping(id, now),
-            _ => {} // stock monitors ignore what they do not know, too
+            _ => {} // stock monitors ignore unknown messages, too
         }
         Ok(())
     }
 
-    /// Time has passed: forgets what is over, reserves what runs out.
+    /// Runs the periodic work: drops expired blocklist entries and mutes, brings OSDs up again, reserves
+    /// global ids, rotates service keys.
     pub fn tick(&mut self, now: UTime) {
         let blocklist = &self.state.osdmap().blocklist;
         let [expired, ranges] = [&blocklist.addrs, &blocklist.ranges].map(|listed| -> Vec<EntityAddr> {
@@ -186,7 +187,7 @@ impl Monitor {
         self.settle();
     }
 
-    /// What must happen now because of the messages so far.
+    /// Returns the actions that follow the messages so far.
     pub fn take_effects(&mut self) -> Effects {
         let save = std::mem::take(&mut self.unsaved).then(|| self.save());
         Effects { save, out: std::mem::take(&mut self.out), ..std::mem::take(&mut self.effects) }
@@ -206,7 +207,7 @@ impl Monitor {
         }
     }
 
-    /// Takes note of what has changed: what to save, whom to tell.
+    /// Collects what has changed: marks the state for saving and notifies subscribers.
     fn settle(&mut self) {
         self.tell_of_new_lines();
         let changes = self.state.take_changes();
@@ -228,7 +229,7 @@ impl Monitor {
         ids.into_iter().for_each(|id| self.tell(id));
     }
 
-    /// Tells a client what it wants to know and does not know yet.
+    /// Sends a client the updates that its subscriptions are due.
     fn tell(&mut self, id: SessionId) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         let monmap_epoch = u64::from(self.state.monmap().epoch.0);
@@ -261,31 +262,31 @@ impl Monitor {
         }
     }
 
-    /// The monitor's part among the monitors: what `ceph tell mon.a mon_status` shows.
+    /// The monitor's status in the quorum: the output of `ceph tell mon.a mon_status`.
     pub fn status(&self, now: UTime) -> Node {
         command::mon_status(&self.state, &self.peers(), now)
     }
 
-    /// Who is connected: what `ceph tell mon.a sessions` shows.
+    /// The connected clients: the output of `ceph tell mon.a sessions`.
     pub fn describe_sessions(&self) -> Node {
         let epoch = self.state.osdmap().epoch.0;
         Node::array(self.own_sessions().map(|session| session.describe(epoch)))
     }
 
-    /// Kinds and features of everybody connected.
+    /// Type and features of each connected client.
     fn peers(&self) -> Vec<(EntityType, u64)> {
         self.own_sessions().map(|session| (session.peer.kind, session.peer.features)).collect()
     }
 
-    /// Sessions with the monitor: most clients have one with the manager beside it.
+    /// Sessions with the monitor. Most clients also have one with the manager, which is not included.
     fn own_sessions(&self) -> impl Iterator<Item = &Session> {
         self.sessions.values().filter(|session| session.door == Door::Monitor)
     }
 }
 
-/// The way from epoch `start` to the current osdmap: all changes if they are still known, else the whole map.
-/// Stock clients take a whole map only where the message says that there are no older ones, and else ask
-/// again and again for what they lack.
+/// The messages that lead from epoch `start` to the current osdmap: all incrementals if they are still
+/// kept, else the full map. Stock clients accept a full map only if the message says that no older
+/// epochs exist; otherwise they keep asking for the missing ones.
 fn osdmap_messages(state: &State, start: u64) -> Vec<MOSDMap> {
     let (maps, newest) = (state.maps(), state.osdmap().epoch);
     let message = |oldest| MOSDMap { fsid: state.fsid(), oldest, newest, ..MOSDMap::default() };

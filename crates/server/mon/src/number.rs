@@ -1,6 +1,6 @@
-//! Numbers with a fraction, made whole.
+//! Conversion of numbers to integers.
 
-/// The whole part. What is below zero or no number is 0; what is too much is the most that there is.
+/// The integer part. Negative numbers and NaN give 0; numbers that are too large give the maximum.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -10,7 +10,7 @@ pub(crate) fn whole(number: f64) -> u64 {
     number as u64
 }
 
-/// The power of two that is nearest, the upper of two that are equally near; at most 2^63, and 0 for 0.
+/// The nearest power of two; the larger one if two are equally near; at most 2^63. Returns 0 for 0.
 pub(crate) fn nearest_power_of_two(n: u64) -> u64 {
     let above = n.max(1).checked_next_power_of_two().unwrap_or(1 << 63);
     let below = above / 2;

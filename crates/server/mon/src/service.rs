@@ -1,7 +1,7 @@
 //! The monitor on the network: a task that drives a [`Monitor`].
 //!
-//! Connections hand their messages to the task, which works off what is there, saves once, and then answers.
-//! What waits there is bounded by the connections' [`Throttle`].
+//! Connections queue their messages to the task. It handles a batch of them, saves once, and then
+//! replies. The connections' [`Throttle`] bounds the queue.
 
 use std::collections::HashMap;
 use std::io;
@@ -30,31 +30,33 @@ use crate::session::{Door, Peer};
 use crate::state::{NewOsdMap, State};
 use crate::usage::UsageSource;
 
-/// Messages that may wait for the monitor, of all clients together, and their bytes (`mon_client_bytes`).
+/// Maximum number of messages that may wait for the monitor, of all clients together, and their bytes
+/// (`mon_client_bytes`).
 const WAITING_MAX: (usize, u64) = (10_000, 100 << 20);
-/// Events worked off between two saves.
+/// Maximum number of events handled between two saves.
 const BATCH_MAX: usize = 256;
-/// How often time-outs are looked at (`mon_tick_interval`).
+/// The interval of the monitor's periodic work (`mon_tick_interval`).
 const TICK: Duration = Duration::from_secs(5);
 
-/// Takes new osdmaps; see [`MonConfig::on_osdmap`].
+/// Receives new osdmaps; see [`MonConfig::on_osdmap`].
 pub type OnOsdMap = Box<dyn Fn(NewOsdMap) -> io::Result<()> + Send + Sync>;
 
-/// What a [`MonService`] is made from.
+/// The configuration of a [`MonService`].
 pub struct MonConfig {
-    /// What the monitor knows; started.
+    /// The cluster's state. It must have been started.
     pub state: State,
-    /// How clients prove who they are.
+    /// The configuration of client authentication.
     pub auth: AuthConfig,
-    /// Who knows what is stored.
+    /// The source of space and pool statistics.
     pub usage: Arc<dyn UsageSource>,
-    /// Where the state is kept; `None`: it is forgotten.
+    /// The files that keep the state; with `None` the state is not saved.
     pub file: Option<StateFile>,
-    /// Takes every new osdmap before any client hears of it. Must not wait. An error ends the monitor.
+    /// Called with every new osdmap before any client receives it. Must not block. An error ends the
+    /// monitor.
     pub on_osdmap: OnOsdMap,
 }
 
-/// A running monitor; the [`Dispatcher`] and [`AcceptAuth`] of its messenger.
+/// A running monitor. Implements [`Dispatcher`] and [`AcceptAuth`] for its messenger.
 pub struct MonService {
     events: UnboundedSender<Event>,
     auth: Arc<AuthServer>,
@@ -69,14 +71,14 @@ enum Event {
     Open(Arc<Connection>, Door),
     Messages(SessionId, Vec<(Msg, Hold)>),
     Close(SessionId),
-    /// Something to do, and whom to tell when what came of it is saved.
+    /// A job, and the channel to notify once its result is saved.
     Call(Job, oneshot::Sender<()>),
-    /// Something to find out.
+    /// A read-only query.
     Look(Look),
     Stop,
 }
 
-/// The keys as connections see them while they authenticate.
+/// The keys that connections are authenticated against.
 #[derive(Default)]
 struct Keys(ArcSwap<Keyring>);
 
@@ -87,14 +89,14 @@ impl KeyDatabase for Keys {
 }
 
 impl MonService {
-    /// Starts the task, on the current runtime. When this returns, the state is saved and its osdmap handed
-    /// on.
+    /// Starts the task on the current runtime. When this returns, the state is saved and its osdmap has
+    /// been passed to `on_osdmap`.
     ///
     /// # Errors
     /// The state could not be saved, or its secrets cannot be read.
     ///
     /// # Panics
-    /// Outside of a tokio runtime.
+    /// If called outside a tokio runtime.
     pub async fn start(config: MonConfig) -> io::Result<Arc<Self>> {
         let MonConfig { mut state, auth, usage, file, on_osdmap } = config;
         let keys = Arc::new(Keys(ArcSwap::from_pointee(state.keys().clone())));
@@ -127,17 +129,17 @@ impl MonService {
         Ok(Arc::new(Self { events, auth, throttle, ended }))
     }
 
-    /// Who authenticates: services that accept the monitor's tickets ask it too.
+    /// The authentication server. Services that accept the monitor's tickets use it as well.
     pub fn auth(&self) -> &Arc<AuthServer> {
         &self.auth
     }
 
-    /// How the messenger shall treat accepted connections.
+    /// The messenger's policies for accepted connections.
     pub fn policies(&self) -> Policies {
         Policies::new(Policy::anonymous_server().with_throttle(Arc::clone(&self.throttle)))
     }
 
-    /// Looks at or changes what the monitor knows. Changes are saved when this returns.
+    /// Reads or changes the monitor's state. Changes are saved when this returns.
     ///
     /// # Errors
     /// The monitor has stopped.
@@ -155,7 +157,7 @@ impl MonService {
         answered.await.map_err(|_| Stopped)
     }
 
-    /// Finds something out, where nothing changes meanwhile.
+    /// Reads the monitor without changing it.
     ///
     /// # Errors
     /// The monitor has stopped.
@@ -171,21 +173,21 @@ impl MonService {
         answered.await.map_err(|_| Stopped)
     }
 
-    /// Ends the task. The messenger should be shut down before.
+    /// Ends the task. The messenger should be shut down first.
     pub async fn stop(&self) {
         let _ = self.events.send(Event::Stop);
         self.events.closed().await;
     }
 
-    /// Waits until the task has ended; the error that ended it, if it was one.
+    /// Waits until the task has ended. Returns the error that ended it, if any.
     pub async fn ended(&self) -> Option<Arc<io::Error>> {
         let mut ended = self.ended.clone();
         let _ = ended.wait_for(Option::is_some).await;
         ended.borrow().clone()
     }
 
-    /// A client has connected to the manager: its messages go to [`dispatch`](Dispatcher::dispatch) as those
-    /// of the monitor's clients.
+    /// Opens the session of a client that has connected to the manager. Its messages go to
+    /// [`dispatch`](Dispatcher::dispatch), like those of the monitor's clients.
     pub fn accepted_at_manager(&self, conn: &Arc<Connection>) {
         self.open(conn, Door::Manager);
     }
@@ -206,8 +208,8 @@ impl MonService {
 #[error("the monitor has stopped")]
 pub struct Stopped;
 
-/// The secrets that seal tickets: those of the last life of the process, if it left any, so that clients'
-/// tickets stay good.
+/// The secrets that seal tickets. Secrets that an earlier run of the process has saved are reused, so
+/// that clients' tickets stay valid.
 fn service_keys(state: &mut State, auth: &AuthConfig) -> io::Result<Arc<ServiceKeys>> {
     let (mon_ttl, service_ttl, now) = (auth.mon_ticket_ttl, auth.service_ticket_ttl, (auth.clock)());
     let rotation = Rotation { mon_ttl, service_ttl, cipher: state.auth_cipher() };
@@ -246,11 +248,11 @@ impl AcceptAuth for MonService {
     }
 }
 
-/// A pause before a save that failed for want of descriptors or memory is tried again.
+/// The delay before a save that failed for lack of descriptors or memory is retried.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(200);
 
-/// Saves everything. What was asked for waits as long as the system is short of descriptors or memory; other
-/// errors are final.
+/// Saves the whole state. Retries while the system is short of descriptors or memory, which delays the
+/// replies; other errors are final.
 async fn save_when_possible(file: StateFile, content: Zeroizing<Vec<u8>>) -> io::Result<()> {
     let content = Arc::new(content);
     loop {
@@ -266,8 +268,8 @@ async fn save_when_possible(file: StateFile, content: Zeroizing<Vec<u8>>) -> io:
     }
 }
 
-/// Saves a change; false if everything has to be saved, as there is no room for it, or the system is short of
-/// something.
+/// Appends a change to the files. Returns `false` if the whole state must be saved instead: the log is
+/// full, or the system is short of a resource.
 async fn append_if_possible(file: StateFile, change: Zeroizing<Vec<u8>>) -> io::Result<bool> {
     if !file.has_room(&change) {
         return Ok(false);
@@ -280,7 +282,7 @@ async fn append_if_possible(file: StateFile, change: Zeroizing<Vec<u8>>) -> io::
     }
 }
 
-/// What the task owns.
+/// The state of the task.
 struct Driver {
     monitor: Monitor,
     keys: Arc<Keys>,
@@ -288,7 +290,7 @@ struct Driver {
     file: Option<StateFile>,
     on_osdmap: OnOsdMap,
     connections: HashMap<SessionId, Arc<Connection>>,
-    /// Who waits for the next save.
+    /// The callers that wait for the next save.
     callers: Vec<oneshot::Sender<()>>,
 }
 
@@ -358,7 +360,8 @@ impl Driver {
         self.connections.insert(conn.id(), conn);
     }
 
-    /// Does what the messages so far led to, in the order that keeps promises.
+    /// Carries out the effects of the messages so far. Their order guarantees that only saved changes
+    /// become visible.
     async fn carry_out(&mut self) -> io::Result<()> {
         let Effects { save, global_id_end, osdmap, keys, out } = self.monitor.take_effects();
         if let (Some(save), Some(file)) = (save, self.file.clone()) {
@@ -380,7 +383,7 @@ impl Driver {
             self.keys.0.store(Arc::new(keys));
         }
         for caller in self.callers.drain(..) {
-            let _ = caller.send(()); // it may have stopped waiting
+            let _ = caller.send(()); // the caller may have stopped waiting
         }
         for (id, msg) in out {
             let full =
@@ -392,7 +395,7 @@ impl Driver {
         Ok(())
     }
 
-    /// Closes the connection of a client that was refused, or does not read what it asked for.
+    /// Closes the connection of a client that was refused, or that does not read its messages.
     fn drop_connection(&mut self, id: SessionId) {
         if let Some(conn) = self.connections.remove(&id) {
             conn.mark_down();

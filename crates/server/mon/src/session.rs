@@ -1,4 +1,4 @@
-//! A client's session: who it is, what it may do, what it wants to be told.
+//! A client's session: its identity, capabilities and subscriptions.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -15,29 +15,29 @@ use crate::output::json::{Node, object};
 use crate::state::log;
 use crate::view;
 
-/// What clients can subscribe to, beside lines of the log.
+/// The maps and settings that clients can subscribe to. Lines of the log are separate.
 const SUBJECTS: [&str; 4] = ["monmap", "config", "mgrmap", "osdmap"];
 
-/// Who is at the other end of a connection.
+/// The client at the other end of a connection.
 #[derive(Clone, Debug)]
 pub struct Peer {
     /// The kind of program.
     pub kind: EntityType,
     /// Its features.
     pub features: u64,
-    /// The address that it says it has.
+    /// The address that the client claims.
     pub addr: EntityAddr,
-    /// The host from which its socket comes: what `network` in capabilities is about.
+    /// The IP address of its socket. `network` in capabilities refers to it.
     pub from: Option<IpAddr>,
-    /// Who it has proved to be.
+    /// The authenticated identity.
     pub identity: Identity,
 }
 
-/// Where a client has come in.
+/// The service that a client has connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Door {
     Monitor,
-    /// Only commands are heard there.
+    /// Handles only commands.
     Manager,
 }
 
@@ -48,24 +48,24 @@ pub(crate) struct Session {
     pub(crate) door: Door,
     caps: MonCaps,
     subscriptions: BTreeMap<String, Subscription>,
-    /// The machine that the client says it runs on.
+    /// The host name that the client claims.
     pub(crate) host: String,
 }
 
 impl Session {
     pub(crate) fn new(peer: Peer) -> Self {
-        // A capability that cannot be read allows nothing; only an edited state file can hold one.
+        // An invalid capability allows nothing. Only an edited state file can hold one.
         let caps = MonCaps::parse(&peer.identity.caps).unwrap_or_default();
         Self { peer, door: Door::Monitor, caps, subscriptions: BTreeMap::new(), host: String::new() }
     }
 
-    /// The same at the manager, with the client's capabilities for the monitor.
+    /// Creates a session at the manager, with the client's monitor capabilities.
     pub(crate) fn at_manager(peer: Peer, caps: &str) -> Self {
         let caps = MonCaps::parse(caps).unwrap_or_default();
         Self { door: Door::Manager, caps, ..Self::new(peer) }
     }
 
-    /// Whether the client has any capability for where it has come in.
+    /// Whether the client has any capability for the service it has connected to.
     pub(crate) fn has_caps(&self) -> bool {
         !self.peer.identity.caps.is_empty()
     }
@@ -76,7 +76,7 @@ impl Session {
         Caller { name, addr, reads_keys, is_unbounded: self.caps.allow_all() }
     }
 
-    /// As a stock monitor lists sessions.
+    /// Describes the session as a stock monitor does.
     pub(crate) fn describe(&self, osdmap_epoch: u32) -> Node {
         let Peer { kind, features, addr, identity, .. } = &self.peer;
         let number = if *kind == EntityType::CLIENT { "?".to_owned() } else { identity.name.id.clone() };
@@ -104,18 +104,18 @@ impl Session {
         self.peer.from
     }
 
-    /// Whether the client may do something with a service.
+    /// Whether the client has these permissions for a service.
     pub(crate) fn may(&self, service: &str, needed: Perms) -> bool {
         self.caps.allows(&self.peer.identity.name, service, None, needed, self.ip())
     }
 
-    /// Whether the client may send a command.
+    /// Whether the client may run a command.
     pub(crate) fn may_run(&self, command: &Command, args: &Args) -> bool {
         let args = args.as_text(command).collect();
         self.may_command(command.module, command.prefix, &args, command.needs())
     }
 
-    /// Whether the client may do what a command of this name does.
+    /// Whether the client may run a command of this name.
     pub(crate) fn may_command(
         &self,
         service: &str,
@@ -127,22 +127,21 @@ impl Session {
         self.caps.allows(&self.peer.identity.name, service, command, needed, self.ip())
     }
 
-    /// Forgets the subscriptions to what `is_gone` names.
+    /// Removes the subscriptions for which `is_gone` returns `true`.
     pub(crate) fn unsubscribe(&mut self, is_gone: impl Fn(&str) -> bool) {
         self.subscriptions.retain(|what, _| !is_gone(what));
     }
 
-    /// Remembers a subscription to something that there is; names of other things, of any length, are not
-    /// kept.
+    /// Adds a subscription. Unknown names are ignored, so that a client cannot make the session grow.
     pub(crate) fn subscribe(&mut self, what: &str, subscription: Subscription) {
         if SUBJECTS.contains(&what) || log::is_level(what) {
             self.subscriptions.insert(what.to_owned(), subscription);
         }
     }
 
-    /// The version that the client wants next of something that now has the version `newest`; `None` if it
-    /// wants none yet. What is told then is what the client gets: the subscription goes on behind `newest`,
-    /// or ends.
+    /// Returns the version at which a due subscription starts; `None` if there is no subscription, or it
+    /// starts after version `newest`. The caller must send everything up to `newest`: the subscription
+    /// continues after it, or ends if it was for one time.
     pub(crate) fn take_due(&mut self, what: &str, newest: u64) -> Option<u64> {
         let subscription = self.subscriptions.get_mut(what)?;
         let start = subscription.start;

@@ -1,17 +1,17 @@
-//! Text that holds any bytes.
+//! Text that holds arbitrary bytes.
 //!
 //! Names of pools, of their snapshots and of applications are bytes in Ceph's maps and messages, while
-//! commands, their arguments and their answers are text here. Between the two every byte that is not part of
-//! UTF-8 stands as one character of the last private plane, U+10FF00 plus the byte, so that nothing is lost
-//! on the way in and out. Characters of that block which arrive as such are taken apart into their bytes, so
-//! that no two texts mean the same.
+//! commands, their arguments and their replies are text here. To convert between them without loss,
+//! every byte that is not part of valid UTF-8 becomes one character of the last private-use plane:
+//! U+10FF00 plus the byte. Characters of that block in the input are themselves split into their bytes,
+//! so that no two byte strings have the same text.
 
 use loligo_maps::Name;
 
 /// The character that stands for byte 0.
 const FIRST: u32 = 0x10_FF00;
 
-/// Bytes as text.
+/// Converts bytes to text.
 pub fn from_bytes(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -26,7 +26,7 @@ pub fn from_bytes(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes that a text stands for.
+/// Converts text to the bytes that it represents.
 pub fn to_bytes(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     for c in text.chars() {
@@ -38,12 +38,12 @@ pub fn to_bytes(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// A name of a map as text.
+/// Converts a name of a map to text.
 pub(crate) fn of(name: &Name) -> String {
     from_bytes(name.as_bytes())
 }
 
-/// The name of a map that a text stands for.
+/// Converts text to a name of a map.
 pub(crate) fn name(text: &str) -> Name {
     Name::from(to_bytes(text).as_slice())
 }
@@ -52,9 +52,9 @@ fn push_bytes(text: &mut String, bytes: &[u8]) {
     text.extend(bytes.iter().filter_map(|byte| char::from_u32(FIRST + u32::from(*byte))));
 }
 
-/// JSON in which halves of surrogate pairs that stand alone (`\udcff`) are the three bytes that a stock
-/// monitor makes of them. Python's programs, among them `ceph`, write bytes of their command line so that are
-/// no UTF-8.
+/// Replaces lone surrogates (`\udcff`) in JSON with the three bytes that a stock monitor makes of them.
+/// Python programs, `ceph` among them, encode bytes of their command line that are not UTF-8 as lone
+/// surrogates.
 pub(crate) fn without_lone_surrogates(json: String) -> String {
     if !json.contains("\\ud") && !json.contains("\\uD") {
         return json;
@@ -80,7 +80,7 @@ pub(crate) fn without_lone_surrogates(json: String) -> String {
     out + rest
 }
 
-/// The surrogate that a text begins with, as an escape of JSON.
+/// The surrogate that a text begins with, as a JSON escape.
 fn surrogate(text: &str) -> Option<u32> {
     let code = u32::from_str_radix(text.strip_prefix("\\u")?.get(..4)?, 16).ok()?;
     (0xD800..0xE000).contains(&code).then_some(code)
@@ -101,7 +101,7 @@ mod tests {
         assert_ne!(from_bytes(b"\x80"), from_bytes("\u{10FF80}".as_bytes()));
     }
 
-    /// A monitor of 16.2.15 makes a pool `s\xed\xb3\xbf` of the first.
+    /// A monitor of 16.2.15 creates a pool `s\xed\xb3\xbf` from the first case.
     #[test]
     fn halves_of_pairs_are_three_bytes() {
         let bytes = |json: &str| to_bytes(&without_lone_surrogates(json.to_owned()));

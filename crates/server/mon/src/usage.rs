@@ -1,4 +1,4 @@
-//! What the monitor asks of the stores: space and the pools' statistics.
+//! Space and pool statistics, which the monitor gets from the stores.
 
 use std::collections::BTreeMap;
 
@@ -6,31 +6,31 @@ use loligo_maps::{OsdMap, PoolFlags};
 use loligo_wire::message::osd::ObjectStatSum;
 use loligo_wire::{Eversion, PgId, PoolId, UTime};
 
-/// Whoever stores the cluster's objects.
+/// The store of the cluster's objects, as seen by the monitor.
 pub trait UsageSource: Send + Sync {
-    /// What the cluster holds now. Called while the monitor works: must not wait.
+    /// The cluster's current usage. Called from the monitor's task: must not block.
     fn usage(&self) -> Usage;
 
-    /// What each placement group holds, in order. Called while the monitor works: must not wait.
+    /// The usage of each placement group, in order. Called from the monitor's task: must not block.
     fn placement_groups(&self) -> Vec<PgUsage>;
 
-    /// Has placement groups scrubbed, some time after this returns.
+    /// Schedules scrubs of placement groups. Returns before they run.
     fn scrub(&self, pgs: &[PgId], how: Scrub);
 }
 
 /// A way to scrub a placement group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scrub {
-    /// What the store says of each object.
+    /// Checks the store's metadata of each object.
     Shallow,
-    /// All data.
+    /// Checks all data.
     Deep,
-    /// All data, and what can be repaired is.
+    /// Checks all data, and repairs it where possible.
     Repair,
 }
 
 impl Scrub {
-    /// Its name in commands.
+    /// The command's name.
     pub fn word(self) -> &'static str {
         match self {
             Self::Shallow => "scrub",
@@ -40,40 +40,40 @@ impl Scrub {
     }
 }
 
-/// What is known of a placement group's scrubs.
+/// The state of a placement group's scrubs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PgScrubs {
-    /// The one in progress.
+    /// The scrub in progress.
     pub running: Option<Scrub>,
-    /// When the newest ended; zero if there was none.
+    /// When the latest scrub ended; zero if there was none.
     pub at: UTime,
-    /// The newest change then.
+    /// The placement group's version at that scrub.
     pub version: Eversion,
-    /// When the newest deep one ended.
+    /// When the latest deep scrub ended.
     pub deep_at: UTime,
-    /// The newest change then.
+    /// The placement group's version at that deep scrub.
     pub deep_version: Eversion,
-    /// When the newest one ended that found all in order.
+    /// When the latest scrub without errors ended.
     pub clean_at: UTime,
 }
 
-/// What a placement group holds.
+/// The statistics of a placement group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PgUsage {
-    /// Which.
+    /// The placement group.
     pub pg: PgId,
-    /// What it holds, and what was done with it.
+    /// Statistics of its objects and of operations.
     pub sum: ObjectStatSum,
-    /// Its newest change.
+    /// Its latest version.
     pub version: Eversion,
-    /// Requests whose results it remembers.
+    /// Number of requests whose results it remembers.
     pub log_entries: u64,
     /// Its scrubs.
     pub scrubs: PgScrubs,
 }
 
 impl PgUsage {
-    /// The words for what it is, as a stock cluster puts them together.
+    /// The state, in the words and order of a stock cluster.
     pub fn state(&self) -> String {
         let mut state = "active+clean".to_owned();
         if let Some(running) = self.scrubs.running {
@@ -89,17 +89,17 @@ impl PgUsage {
     }
 }
 
-/// What the cluster holds.
+/// The cluster's usage.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// The store's space.
     pub space: Space,
-    /// What pools hold, and what was done with them.
+    /// Statistics of each pool's objects and operations.
     pub pools: BTreeMap<PoolId, ObjectStatSum>,
 }
 
 impl Usage {
-    /// What a pool holds; zeros for an unknown one.
+    /// The statistics of a pool; zeros for an unknown one.
     pub fn pool(&self, pool: PoolId) -> ObjectStatSum {
         self.pools.get(&pool).copied().unwrap_or_default()
     }
@@ -108,25 +108,25 @@ impl Usage {
 /// Space of the store, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Space {
-    /// All.
+    /// Total.
     pub total: u64,
     /// In use.
     pub used: u64,
 }
 
 impl Space {
-    /// What is free.
+    /// Free space.
     pub fn available(self) -> u64 {
         self.total.saturating_sub(self.used)
     }
 
-    /// The part of it that one of `osds` OSDs shows, which have it together.
+    /// The share of one of `osds` OSDs, which share the space equally.
     pub fn of_one(self, osds: usize) -> Self {
         let osds = osds.max(1) as u64;
         Self { total: self.total / osds, used: self.used / osds }
     }
 
-    /// The part in use, from 0 to 1.
+    /// The fraction in use, from 0 to 1.
     pub fn used_ratio(self) -> f64 {
         if self.total == 0 { 0.0 } else { self.used as f64 / self.total as f64 }
     }
@@ -135,31 +135,32 @@ impl Space {
 /// The default of `osd_failsafe_full_ratio`.
 pub(crate) const FAILSAFE: f32 = 0.97;
 
-/// Whether a pool has a quota, or is full because of one: then [`crate::state::State::check_quotas`] has
-/// something to do.
+/// Whether a pool has a quota, or is full because of one: then [`crate::state::State::check_quotas`] may
+/// have work to do.
 pub fn has_quotas(map: &OsdMap) -> bool {
     map.pools.values().any(|pool| {
         pool.quota_max_bytes > 0 || pool.quota_max_objects > 0 || pool.flags.has(PoolFlags::FULL_QUOTA)
     })
 }
 
-/// How near the store is to being full, by the ratios of a map. Ceph's monitor tells OSDs so, and each pool
-/// on them.
+/// How full the store is, by the ratios of a map. The osdmap shows it as a state of each OSD, and as a
+/// flag of each pool on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fullness {
-    /// There is room.
+    /// Below all ratios.
     Room,
-    /// Somebody should look after it (`nearfull_ratio`, 0.85).
+    /// An operator should act (`nearfull_ratio`, 0.85).
     Near,
-    /// An OSD takes no objects of others any more (`backfillfull_ratio`, 0.90).
+    /// The OSD accepts no backfill any more (`backfillfull_ratio`, 0.90).
     Backfill,
-    /// There is hardly any room (`full_ratio`, 0.95).
+    /// There is almost no space left (`full_ratio`, 0.95).
     Full,
 }
 
 impl Fullness {
-    /// Of a store with such a space. As for a stock OSD (`OSDService::recalc_full_state`) no ratio is smaller
-    /// than the one before, and none that is 0 counts: then it is full at 0.97 (`osd_failsafe_full_ratio`).
+    /// The fullness of a store. As in a stock OSD (`OSDService::recalc_full_state`), each ratio is at
+    /// least the previous one. If `nearfull_ratio` is 0, the store is full at 0.97
+    /// (`osd_failsafe_full_ratio`) or at a higher `full_ratio`.
     pub fn of(space: Space, map: &OsdMap) -> Self {
         let mut near = map.nearfull_ratio;
         let mut backfill = map.backfillfull_ratio.max(near);
@@ -177,8 +178,8 @@ impl Fullness {
         }
     }
 
-    /// The health check of OSDs, the word for them in its summary, and the word in `osd.0 is …`; none if
-    /// there is room.
+    /// The health check of OSDs, the word in its summary, and the word in `osd.0 is …`; `None` if there
+    /// is room.
     pub fn check(self) -> Option<(&'static str, &'static str, &'static str)> {
         match self {
             Self::Room => None,

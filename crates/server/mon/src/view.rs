@@ -16,12 +16,12 @@ pub fn one_addr(addr: &EntityAddr) -> Node {
     object! { "type": kind_word(addr.kind), "addr": socket(addr), "nonce": addr.nonce }
 }
 
-/// The one address that tools show which know only one: `127.0.0.1:3300/0`.
+/// A single address, for tools that show only one: `127.0.0.1:3300/0`.
 pub(crate) fn legacy_addr(addrs: &EntityAddrVec) -> String {
     addrs.0.first().map_or_else(|| "-".to_owned(), bare)
 }
 
-/// `127.0.0.1:3300/0`, without the messenger's kind.
+/// An address without the messenger's kind: `127.0.0.1:3300/0`.
 pub(crate) fn bare(addr: &EntityAddr) -> String {
     format!("{}/{}", socket(addr), addr.nonce)
 }
@@ -40,13 +40,13 @@ fn kind_word(kind: AddrKind) -> &'static str {
     }
 }
 
-/// All addresses in brackets, as monitors are listed.
+/// All addresses in brackets, as in lists of monitors.
 pub(crate) fn bracketed(addrs: &EntityAddrVec) -> String {
     let each: Vec<_> = addrs.0.iter().map(EntityAddr::to_string).collect();
     format!("[{}]", each.join(","))
 }
 
-/// Names of releases, from the first on.
+/// Names of releases, oldest first.
 #[rustfmt::skip] // a table
 pub(crate) const RELEASES: [&str; 20] = [
     "argonaut", "bobtail", "cuttlefish", "dumpling", "emperor", "firefly", "giant", "hammer", "infernalis", "jewel",
@@ -58,13 +58,13 @@ pub(crate) fn release(number: u8) -> &'static str {
     number.checked_sub(1).and_then(|at| RELEASES.get(usize::from(at))).copied().unwrap_or("unknown")
 }
 
-/// All addresses with what tells two programs at one address apart.
+/// All addresses in brackets, each with its nonce, which tells apart two programs at one address.
 pub(crate) fn with_nonces(addrs: &EntityAddrVec) -> String {
     let each: Vec<_> = addrs.0.iter().map(|addr| format!("{addr}/{}", addr.nonce)).collect();
     format!("[{}]", each.join(","))
 }
 
-/// The words for a set of bits, by bit number; unknown bits have none.
+/// The words for a set of bits, by bit number; unknown bits are omitted.
 fn words(bits: u64, names: &'static [(u32, &'static str)]) -> Vec<&'static str> {
     names.iter().filter(|(bit, _)| bits >> bit & 1 == 1).map(|(_, name)| *name).collect()
 }
@@ -93,7 +93,7 @@ pub(crate) fn pool_flags(flags: PoolFlags) -> Vec<&'static str> {
     words(flags.0, &NAMES)
 }
 
-/// The words for an OSD's state, in their order.
+/// The words for an OSD's state, in the order in which Ceph prints them.
 pub(crate) fn osd_state(state: OsdState) -> Vec<&'static str> {
     const NAMES: [(u32, &str); 12] = [
         (6, "backfillfull"),
@@ -145,7 +145,7 @@ pub(crate) fn autoscale_mode(mode: u8) -> &'static str {
     ["off", "warn", "on"].get(usize::from(mode)).copied().unwrap_or("unknown")
 }
 
-/// A map of names, two levels deep, as applications keep them.
+/// A map of names as a JSON object.
 pub(crate) fn name_map<'a>(map: impl IntoIterator<Item = (&'a Name, &'a Name)>) -> Node {
     Node::map(map.into_iter().map(|(key, value)| (text::of(key), text::of(value))))
 }

@@ -1,6 +1,6 @@
-//! Goal: what a change of the monitor's state costs does not grow with what there was before. Method: one more
-//! client on the blocklist, with few and with thousands of entries on it; allocations and saved bytes are
-//! counted, in a process of its own.
+//! Goal: the cost of a change of the monitor's state does not grow with the size of the state. Method:
+//! one more client is added to a blocklist with few and with thousands of entries. The test runs in a
+//! process of its own, and counts allocations and saved bytes.
 
 #[path = "monitor/common.rs"]
 #[allow(dead_code, reason = "the rest is for other tests")]
@@ -16,10 +16,10 @@ use loligo_wire::message::mon::{MMonCommand, PaxosHeader};
 
 const FEW: u32 = 10;
 const MANY: u32 = 3_000;
-/// A list whose parts are shared has one more pointer for some dozens of entries.
+/// A list with shared parts has one more pointer per several dozen entries.
 const PARTS: usize = 64;
 
-/// Puts a client on the blocklist: allocations, and bytes to be saved.
+/// Puts a client on the blocklist. Returns the number of allocations and of bytes to save.
 fn block(mon: &mut Mon, session: SessionId, number: u32) -> (usize, usize) {
     let command = format!(
         r#"{{"prefix": "osd blocklist", "blocklistop": "add", "addr": "10.{}.{}.1:0/{number}"}}"#,
@@ -50,7 +50,7 @@ fn one_more_client_on_a_long_blocklist_costs_what_it_costs_on_a_short_one() {
     let admin = mon.client("admin", "allow *");
     let costs: Vec<_> = (1..=MANY).map(|number| block(&mut mon, admin, number)).collect();
     assert_eq!(mon.monitor.state().osdmap().blocklist.addrs.len(), MANY as usize);
-    // The largest of some neighbours: the history of the map and its buffers grow now and then.
+    // The maximum of several neighbours: the map's history and its buffers grow occasionally.
     let most = |until: u32| {
         let some = &costs[until as usize - 8..until as usize];
         let of = |part: fn(&(usize, usize)) -> usize| some.iter().map(part).max().expect("some");

@@ -1,5 +1,5 @@
-//! Goal: whatever clients send one after the other, each command is answered once, what is saved opens as
-//! what it was, and memory stays within its bound. Method: the corpus of commands ([`replay`]).
+//! Goal: for any sequence of commands from clients, each command is answered once, the saved state reads
+//! back as it was, and memory stays within its bound. Method: the corpus of commands ([`replay`]).
 
 #[path = "../../../../fuzz/replay.rs"]
 mod replay;

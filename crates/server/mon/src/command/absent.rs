@@ -1,15 +1,15 @@
-//! Commands of what is not here: modules of a manager, file systems, metadata servers. They are answered as a
-//! cluster does that has none of them, so that programs that ask get a clear answer.
+//! Commands for services that do not exist here: manager modules, file systems, metadata servers. They
+//! are answered as in a cluster without these services, so that clients get a clear error.
 
 use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::output::json::{Node, object};
 
-/// A module's commands.
+/// A command of a manager module.
 pub(super) fn module(call: &mut Call<'_>) -> Outcome {
     Err(refused(call.args.prefix()?))
 }
 
-/// What a manager answers for a module that is not there.
+/// A manager's error for a module that is not loaded.
 pub(crate) fn refused(prefix: &str) -> Failure {
     let mut words = prefix.split(' ');
     let module = match (words.next().unwrap_or_default(), words.next().unwrap_or_default()) {
@@ -47,7 +47,7 @@ pub(super) fn fs_ls(call: &mut Call<'_>) -> Outcome {
     Ok(call.print(|_| Node::Array(Vec::new()), |_| "No filesystems enabled\n".to_owned()))
 }
 
-/// `fs get`, and what changes one.
+/// `fs get`, and the commands that change a file system.
 pub(super) fn fs_missing(call: &mut Call<'_>) -> Outcome {
     Err(Failure::missing(format!("filesystem '{}' not found", call.args.required("fs_name"))))
 }
@@ -64,7 +64,7 @@ pub(super) fn mds_metadata(call: &mut Call<'_>) -> Outcome {
     }
 }
 
-/// Of no daemon: how many have a version, or another property.
+/// Counts of metadata servers by version or by another property: none.
 pub(super) fn none_of_mds(call: &mut Call<'_>) -> Outcome {
     Ok(call.print_json(&object! {}))
 }

@@ -1,4 +1,4 @@
-//! Commands as they arrive: JSON objects, checked against a signature.
+//! Arguments of commands: JSON objects, checked against a signature.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::text::without_lone_surrogates;
 pub struct Args(Map<String, Value>);
 
 impl Args {
-    /// Reads a command: one JSON object.
+    /// Parses a command: one JSON object.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         match serde_json::from_str(&without_lone_surrogates(text.to_owned())) {
             Ok(Value::Object(fields)) => Ok(Self(fields)),
@@ -27,13 +27,14 @@ impl Args {
         Self(Map::new())
     }
 
-    /// The words that name the command.
+    /// The command's name.
     pub fn prefix(&self) -> Result<&str, Failure> {
         self.text("prefix").ok_or_else(|| Failure::invalid("command prefix not found"))
     }
 
-    /// Checks the types of all arguments, that none is missing, and that there are no others. After that the
-    /// accessors below return `None` only for what was left out.
+    /// Checks that all arguments have the right type, that none is missing, and that there are no
+    /// unknown ones. After this check the accessors below return `None` only for arguments that were
+    /// omitted.
     pub fn check(&self, command: &Command) -> Result<(), Failure> {
         if let Some(name) = self.0.keys().find(|name| !command.takes(name)) {
             return Err(Failure::invalid(format!("{} takes no '{name}'", command.prefix)));
@@ -50,7 +51,7 @@ impl Args {
         }
     }
 
-    /// Whether an argument is given, of whatever type.
+    /// Whether an argument is given, of any type.
     pub fn has(&self, name: &str) -> bool {
         self.0.get(name).is_some_and(|value| *value != Value::Null)
     }
@@ -60,12 +61,12 @@ impl Args {
         self.0.get(name)?.as_str()
     }
 
-    /// A string argument that the signature requires; the empty string if it is missing all the same.
+    /// A string argument that the signature requires; empty if it is missing.
     pub fn required(&self, name: &str) -> &str {
         self.text(name).unwrap_or_default()
     }
 
-    /// All values of a string argument that may be given several times.
+    /// All values of a repeatable string argument.
     pub fn texts(&self, name: &str) -> Vec<&str> {
         match self.0.get(name) {
             Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).collect(),
@@ -84,7 +85,7 @@ impl Args {
         self.0.get(name)?.as_f64()
     }
 
-    /// All values of a number argument that may be given several times.
+    /// All values of a repeatable number argument.
     pub fn floats(&self, name: &str) -> Vec<f64> {
         match self.0.get(name) {
             Some(Value::Array(items)) => items.iter().filter_map(Value::as_f64).collect(),
@@ -93,7 +94,7 @@ impl Args {
         }
     }
 
-    /// All values of an argument that may be a number or a text, as texts.
+    /// All values of an argument that may be a number or a string, as strings.
     pub fn values(&self, name: &str) -> Vec<String> {
         let text = |value: &Value| match value {
             Value::String(text) => text.clone(),
@@ -106,7 +107,7 @@ impl Args {
         }
     }
 
-    /// Whether a flag is set. Older clients send the flag's own text for true.
+    /// Whether a flag is set. Older clients send the flag's own name instead of `true`.
     pub fn flag(&self, name: &str) -> bool {
         match self.0.get(name) {
             Some(Value::Bool(set)) => *set,
@@ -115,10 +116,10 @@ impl Args {
         }
     }
 
-    /// The arguments of a command as text, for capabilities that depend on them: strings as they are, numbers
-    /// and booleans printed. `caps`, which are pairs of a service and what is allowed there, become
-    /// `caps_SERVICE`. What the command does not take is not there, so that what is checked is what is
-    /// executed.
+    /// The arguments of a command as text, for capabilities that depend on them: strings unchanged,
+    /// numbers and booleans printed. `caps`, which are pairs of a service and its capability, become
+    /// `caps_SERVICE`. Fields that the command does not take are left out, so that exactly the executed
+    /// arguments are checked.
     pub fn as_text(&self, command: &Command) -> impl Iterator<Item = (String, String)> {
         let caps = self.texts("caps");
         let (pairs, _) = caps.as_chunks::<2>();

@@ -92,7 +92,7 @@ pub(super) fn get_or_create_key(call: &mut Call<'_>) -> Outcome {
     let (_, entry) = find_or_create(call)?;
     let mut reply = print_key(call, &entry.key);
     if reply.output.last() != Some(&b'\n') {
-        reply.output.push(b'\n'); // `get-key` leaves it out, so that its output is the key
+        reply.output.push(b'\n'); // `get-key` omits it, so that its output is exactly the key
     }
     Ok(reply)
 }
@@ -106,7 +106,7 @@ pub(super) fn caps(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::status(format!("updated caps for {name}")))
 }
 
-/// Replaces a key; what it may do stays.
+/// Replaces a key. Its capabilities stay.
 pub(super) fn rotate(call: &mut Call<'_>) -> Outcome {
     let name = entity(call)?;
     let missing = || Failure::missing(format!("entity {name} does not exist"));
@@ -128,8 +128,8 @@ fn find_or_create(call: &mut Call<'_>) -> Result<(EntityName, Entry), Failure> {
     let name = entity(call)?;
     let caps = given_caps(call)?;
     if let Some(old) = call.state.keys().entry(&name) {
-        // A key that allows more than what is asked for is for those who may read keys anyway. Stock gives it
-        // to whoever may make keys of that name.
+        // Only callers that may read keys get an existing key with further capabilities. A stock monitor
+        // gives it to any caller that may create keys of that name.
         if !call.caller.reads_keys && caps != old.caps {
             return Err(Failure::invalid(format!("key for {name} exists with other caps")));
         }
@@ -149,7 +149,7 @@ fn entity(call: &Call<'_>) -> Result<EntityName, Failure> {
     call.args.required("entity").parse().map_err(|_| Failure::invalid("bad entity name"))
 }
 
-/// The capabilities in the command: pairs of a service and what is allowed there.
+/// The capabilities in the command: pairs of a service and its capability.
 fn given_caps(call: &Call<'_>) -> Result<Caps, Failure> {
     let words = call.args.texts("caps");
     let (pairs, rest) = words.as_chunks::<2>();
@@ -173,14 +173,14 @@ fn check_caps(caps: &Caps) -> Result<(), Failure> {
         match service.as_str() {
             "mon" => MonCaps::parse(cap).map(|_| ()).map_err(bad),
             "osd" => OsdCaps::parse(cap).map(|_| ()).map_err(bad),
-            "mgr" | "mds" => Ok(()), // kept for keys that are used elsewhere; nothing here asks for them
+            "mgr" | "mds" => Ok(()), // stored for keys that are used elsewhere; nothing here checks them
             _ => Err(Failure::invalid(format!("unknown cap type '{service}'"))),
         }
     })
 }
 
-/// The key in the command's input with the capabilities there, if the command names none; a new key without
-/// input.
+/// The key from the command's input, with the input's capabilities if the command names none. Without
+/// input, a new key.
 fn given_entry(call: &Call<'_>, name: &EntityName, caps: Caps) -> Result<Entry, Failure> {
     if call.input.is_empty() {
         return Ok(Entry { key: CryptoKey::generate_of(key_type(call)?, call.now), caps });
@@ -192,7 +192,7 @@ fn given_entry(call: &Call<'_>, name: &EntityName, caps: Caps) -> Result<Entry, 
     Ok(Entry { key: entry.key.clone(), caps: if caps.is_empty() { entry.caps.clone() } else { caps } })
 }
 
-/// The type of a key to be made.
+/// The type of a new key.
 fn key_type(call: &Call<'_>) -> Result<KeyType, Failure> {
     let said = call.args.text("key_type").map(str::parse::<KeyType>).transpose();
     said.map(|kind| kind.unwrap_or(call.state.auth_cipher())).map_err(|e| Failure::invalid(e.to_string()))

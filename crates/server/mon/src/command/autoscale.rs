@@ -1,5 +1,5 @@
-//! `osd pool autoscale-status`: how many placement groups pools would have by what they hold. Nothing here
-//! scales by itself.
+//! `osd pool autoscale-status`: the number of placement groups that suits each pool's content. Nothing
+//! is scaled automatically.
 
 use az::SaturatingAs as _;
 use loligo_maps::PgPool;
@@ -13,14 +13,14 @@ use crate::output::json::Node;
 use crate::output::table::{Align, Table};
 use crate::{text, view};
 
-/// Placement groups that an OSD shall have (`mon_target_pg_per_osd`).
+/// Target number of placement groups of an OSD (`mon_target_pg_per_osd`).
 const PER_OSD: f64 = 100.0;
-/// How many a pool has at least if nothing is said.
+/// Default minimum of a pool's placement groups.
 const MIN_DEFAULT: i64 = 32;
-/// A pool is only changed that is off by this factor.
+/// A pool is only adjusted if its number is off by this factor.
 const THRESHOLD: f64 = 3.0;
 
-/// What is known of a pool, and what it would have.
+/// The facts about a pool, and the number of placement groups that suits it.
 struct Line {
     id: PoolId,
     name: String,
@@ -34,7 +34,7 @@ struct Line {
     target_bytes: u64,
     target_ratio: f64,
     effective_ratio: f64,
-    /// The part of the space that it takes, or is to take.
+    /// The fraction of the space that the pool takes, or is expected to take.
     ratio: f64,
     least: i64,
     most: Option<i64>,
@@ -45,7 +45,7 @@ pub(super) fn status(call: &mut Call<'_>) -> Outcome {
     let lines = lines(call);
     Ok(match call.format {
         Format::Json | Format::JsonPretty => Reply::output(text::to_bytes(&json(&lines))),
-        // As the manager's module, which knows no XML.
+        // Like the manager's module, which does not support XML.
         Format::Plain | Format::Xml | Format::XmlPretty => Reply::output(text::to_bytes(&table(&lines))),
     })
 }
@@ -79,7 +79,7 @@ fn line(call: &Call<'_>, id: PoolId, pool: &PgPool) -> Line {
         capacity: call.usage.space.total,
         bias: number("pg_autoscale_bias").unwrap_or(1.0),
         is_bulk: flags.contains(&"bulk"),
-        // A pool's part counts, where it is said, and not its size.
+        // A target ratio takes precedence over a target size.
         target_bytes: if target_ratio > 0.0 { 0 } else { whole(number("target_size_bytes").unwrap_or(0.0)) },
         target_ratio,
         effective_ratio: 0.0,
@@ -90,7 +90,7 @@ fn line(call: &Call<'_>, id: PoolId, pool: &PgPool) -> Line {
     }
 }
 
-/// Bytes that a byte of a pool takes.
+/// Raw bytes that a byte of a pool takes.
 fn rate(call: &Call<'_>, pool: &PgPool) -> f64 {
     let size = f64::from(pool.size);
     let profile = call.state.osdmap().erasure_code_profiles.get(&pool.erasure_code_profile);
@@ -112,7 +112,7 @@ impl Line {
         if self.capacity == 0 { 0.0 } else { raw / self.capacity as f64 }
     }
 
-    /// A power of two, within the pool's bounds.
+    /// The final number: a power of two within the pool's bounds.
     fn last(&self) -> i64 {
         let power = nearest_power_of_two(whole(self.ideal)).saturating_as::<i64>();
         let wanted = power.max(self.least);
@@ -126,22 +126,24 @@ impl Line {
     }
 }
 
-/// Pools that are to have a part share what those with a size leave.
+/// Computes the ratios. Pools with a target ratio share the space that pools with a target size leave.
 fn set_ratios(lines: &mut [Line]) {
     let all: f64 = lines.iter().map(|line| line.target_ratio).sum();
     let bytes: f64 = lines.iter().map(|line| line.of_capacity(line.target_bytes as f64 * line.rate)).sum();
     let left = (1.0 - bytes.min(1.0)).max(0.0);
     for line in lines {
         if line.target_ratio > 0.0 && all > 0.0 {
-            // Parts are relative to each other, and to 1 where there is no size beside them.
+            // Target ratios are relative to each other. Together they cover all the space that target
+            // sizes leave.
             line.effective_ratio = line.target_ratio / all * left;
         }
         line.ratio = line.of_capacity(line.raw_used()).max(line.effective_ratio);
     }
 }
 
-/// Pools get placement groups by their part of the space, each of what those before it have left; bulk ones
-/// share equally what is left then.
+/// Computes the ideal numbers. A pool gets placement groups in proportion to its share of the space, out
+/// of those that the pools before it have left. Each bulk pool gets at least an equal share of the
+/// remainder.
 fn set_ideals(lines: &mut [Line], target: f64) {
     let mut left = target;
     for line in lines.iter_mut().filter(|line| !line.is_bulk) {
@@ -156,7 +158,7 @@ fn set_ideals(lines: &mut [Line], target: f64) {
     lines.sort_by_key(|line| (line.is_bulk, line.id));
 }
 
-/// As Python's `json.dumps` writes it, fields in order of their names.
+/// Formats like Python's `json.dumps` with sorted field names.
 fn json(lines: &[Line]) -> String {
     let objects: Vec<String> = lines.iter().map(json_object).collect();
     if objects.is_empty() { "[]\n".to_owned() } else { format!("[\n{}\n]\n", objects.join(",\n")) }
@@ -230,7 +232,7 @@ fn table(lines: &[Line]) -> String {
     table.to_string().lines().map(|line| format!("{line}  \n")).collect()
 }
 
-/// At most five characters: `8192M`, `4096M`, `20480k`.
+/// A size of at most five characters: `8192M`, `4096M`, `20480k`.
 fn short(bytes: u64) -> String {
     let units = ["", "k", "M", "G", "T", "P", "E"];
     let mut value = bytes;

@@ -1,4 +1,4 @@
-//! `osd blocklist …`: clients that OSDs shall not serve any more.
+//! `osd blocklist …`: clients that OSDs must not serve.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -11,9 +11,9 @@ use crate::output::json::{Node, object};
 use crate::output::units::stamp;
 use crate::view::bare;
 
-/// How long an entry holds if nothing is said (`mon_osd_blocklist_default_expire`).
+/// Default duration of an entry (`mon_osd_blocklist_default_expire`).
 const EXPIRE_DEFAULT_S: f64 = 3600.0;
-/// The longest time an entry may be given: a hundred years.
+/// Maximum duration of an entry: a hundred years.
 const EXPIRE_MAX_S: f64 = 100.0 * 365.0 * 86_400.0;
 
 pub(super) fn change(call: &mut Call<'_>) -> Outcome {
@@ -22,12 +22,12 @@ pub(super) fn change(call: &mut Call<'_>) -> Outcome {
         Some("range") => network(addr(call)?)?,
         Some(_) => return Err(Failure::invalid("Did you mean to specify \"osd blocklist range\"?")),
     };
-    // Its name before release 16.
+    // The argument's name before release 16.
     let what = call.args.text("blocklistop").unwrap_or_else(|| call.args.required("blacklistop"));
     if what == "add" { add(call, addr) } else { rm(call, addr) }
 }
 
-/// A network of which every address is meant: the prefix length stands in the nonce's place.
+/// Converts an address to a network. The nonce holds the prefix length.
 fn network(addr: EntityAddr) -> Result<EntityAddr, Failure> {
     let most = if addr.sock.is_some_and(|sock| sock.is_ipv4()) { 32 } else { 128 };
     match addr.nonce {
@@ -40,7 +40,7 @@ fn network(addr: EntityAddr) -> Result<EntityAddr, Failure> {
     }
 }
 
-/// As people see it.
+/// The address as printed for people.
 pub(super) fn shown(addr: &EntityAddr) -> String {
     if addr.kind == AddrKind::Cidr { format!("cidr:{}", bare(addr)) } else { bare(addr) }
 }
@@ -69,8 +69,8 @@ fn rm(call: &mut Call<'_>, addr: EntityAddr) -> Outcome {
     Ok(Reply::status(format!("un-blocklisting {}", shown(&addr))))
 }
 
-/// Networks follow single clients, in one array: the two arrays one behind the other that a stock monitor
-/// writes are no JSON.
+/// Lists networks after single clients, in one array. A stock monitor writes two arrays one after the
+/// other, which is not valid JSON.
 pub(super) fn ls(call: &mut Call<'_>) -> Outcome {
     let Blocklist { addrs, ranges } = &call.state.osdmap().blocklist;
     let all: Vec<(&EntityAddr, &UTime)> = addrs.iter().chain(ranges.iter()).collect();
@@ -93,7 +93,8 @@ pub(super) fn clear(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::status(" removed all blocklist entries"))
 }
 
-/// `IP`, `IP:PORT` or `IP:PORT/NONCE`, IPv6 addresses in brackets if a port follows. What is left out is 0.
+/// Parses `IP`, `IP:PORT` or `IP:PORT/NONCE`. An IPv6 address is in brackets if a port follows. Omitted
+/// parts are 0.
 fn addr(call: &Call<'_>) -> Result<EntityAddr, Failure> {
     let text = call.args.required("addr");
     let (host, nonce) = text.split_once('/').unwrap_or((text, "0"));

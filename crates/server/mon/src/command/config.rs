@@ -1,4 +1,5 @@
-//! `config …`: settings that the monitor hands to clients when they connect, and that it obeys itself.
+//! `config …`: settings that the monitor sends to clients when they connect, and that apply to the
+//! monitor itself.
 
 use loligo_conf::table::{self as options, OptionFacts};
 use loligo_wire::{EntityName, EntityType};
@@ -13,7 +14,7 @@ pub(super) fn set(call: &mut Call<'_>) -> Outcome {
     let value = call.args.required("value");
     let value = match options::find(name) {
         Some(option) => checked(option, value)?,
-        // What a release of its own knows may be stored all the same.
+        // `force` stores options that only other releases know.
         None if call.args.flag("force") => value.to_owned(),
         None => return Err(Failure::invalid(format!("unrecognized config option '{name}'"))),
     };
@@ -22,7 +23,7 @@ pub(super) fn set(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::default())
 }
 
-/// A value as it is stored, if it may be.
+/// Checks a value, and returns it in its stored form.
 pub(super) fn checked(option: &OptionFacts, value: &str) -> Result<String, Failure> {
     let value = option.parse_value(value).map_err(|rejected| {
         let errno = if rejected.out_of_range { Errno::ERANGE } else { Errno::EINVAL };
@@ -34,7 +35,7 @@ pub(super) fn checked(option: &OptionFacts, value: &str) -> Result<String, Failu
     }
 }
 
-/// The options that may be set; most of them concern programs that are not here.
+/// Lists the options that may be set. Most of them concern daemons that do not exist here.
 pub(super) fn ls(call: &mut Call<'_>) -> Outcome {
     let names = || options::all().filter(|option| option.listed()).map(|option| option.name);
     Ok(call.print(|_| Node::array(names()), |_| names().map(|name| format!("{name}\n")).collect()))
@@ -54,7 +55,7 @@ pub(super) fn get(call: &mut Call<'_>) -> Outcome {
         let option = options::find(key).ok_or_else(missing)?;
         let value = match config.value_at(&who, &place, key) {
             Some(value) => value.to_owned(),
-            // The one that every program of a cluster has.
+            // All daemons and clients of a cluster have the same `fsid`.
             None if option.name == "fsid" => call.state.fsid().to_string(),
             None => option.default_for(&who),
         };
@@ -95,7 +96,7 @@ fn describe((section, name, value): (&str, &str, &str)) -> Node {
     node
 }
 
-/// What a mask says, in JSON.
+/// A mask as JSON fields.
 fn mask_fields(mask: &str) -> Node {
     let mut node = Node::Object(Vec::new());
     for (kind, value) in mask.split('/').filter_map(|part| part.split_once(':')) {
@@ -109,7 +110,7 @@ fn mask_fields(mask: &str) -> Node {
     node
 }
 
-/// Types stand two blanks to the right of `global`, and names two more.
+/// The table of settings. Types are indented by two blanks relative to `global`, names by four.
 fn table<'a>(settings: impl Iterator<Item = (&'a str, &'a str, &'a str)>) -> String {
     let titles = ["WHO", "MASK", "LEVEL", "OPTION", "VALUE", "RO"];
     let mut table = Table::new(titles.map(|title| (title, Align::Left)));
@@ -128,19 +129,19 @@ fn table<'a>(settings: impl Iterator<Item = (&'a str, &'a str, &'a str)>) -> Str
     table.to_string()
 }
 
-/// For whom an option is meant.
+/// The level of users that an option is meant for.
 fn level(name: &str) -> &'static str {
     options::find(name).map_or("unknown", |option| option.level)
 }
 
-/// The section of `config set` and `config rm`.
+/// The section argument of `config set` and `config rm`.
 fn section(call: &Call<'_>) -> Result<String, Failure> {
     let who = call.args.required("who");
     section_of(who).ok_or_else(|| Failure::invalid(format!("unrecognized config target '{who}'")))
 }
 
-/// `global`, a type or a name, with a mask or without; a mask alone is meant for all. Of what is said twice
-/// the last counts, as in stock.
+/// Parses a section: `global`, a type or a name, with or without a mask. A mask alone applies to
+/// `global`. If a part is repeated, the last one counts, as in a stock monitor.
 pub(super) fn section_of(who: &str) -> Option<String> {
     let (mut base, mut location, mut class) = (None, None, None);
     for part in who.split('/') {
@@ -161,7 +162,7 @@ fn is_section(part: &str) -> bool {
     part == "global" || EntityType::from_word(part).is_some() || part.parse::<EntityName>().is_ok()
 }
 
-/// Whose settings `config get` shows: a name, or a type as if it had an empty name.
+/// The subject of `config get`: a name, or a type, which is treated as a name with an empty id.
 fn whoever(call: &Call<'_>) -> Result<EntityName, Failure> {
     let who = call.args.required("who");
     let kind = EntityType::from_word(who).map(|kind| EntityName { kind, id: String::new() });

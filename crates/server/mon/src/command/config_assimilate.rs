@@ -1,5 +1,5 @@
-//! `config assimilate-conf`: takes a ceph.conf into the configuration database, and gives back what it cannot
-//! hold.
+//! `config assimilate-conf`: imports a ceph.conf into the configuration database, and returns the
+//! settings that it cannot store.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,8 +23,9 @@ pub(super) fn assimilate(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::output(print(&left)))
 }
 
-/// What the database takes, and what it does not: options that are not known, that it may not hold, whose
-/// values are none, and those that it has in this section already, with another value.
+/// Splits the settings into those to store and those to return. The latter are unknown options, options
+/// that must not be stored, invalid values, and settings for which the section already has another
+/// value.
 fn sort(call: &Call<'_>, given: Sections) -> (Vec<(String, String, String)>, Sections) {
     let config = call.state.config();
     let there: BTreeMap<(&str, &str), BTreeSet<&str>> =
@@ -60,7 +61,7 @@ fn print(sections: &Sections) -> String {
     out
 }
 
-/// Lines before the first section belong to `global`.
+/// Parses a ceph.conf. Lines before the first section belong to `global`.
 fn parse(text: &str) -> Result<Sections, Failure> {
     let mut sections = Sections::new();
     let mut section = "global".to_owned();

@@ -1,5 +1,5 @@
-//! `config help` and `config generate-minimal-conf`: what is known of an option, and what a client needs to
-//! find the cluster.
+//! `config help` and `config generate-minimal-conf`: the facts about an option, and the minimal
+//! ceph.conf of a client.
 
 use loligo_conf::table::{self as options, OptionFacts};
 use loligo_wire::{EntityName, EntityType};
@@ -8,7 +8,7 @@ use super::{Call, Failure, Outcome, Reply};
 use crate::output::json::{Node, object};
 use crate::view;
 
-/// Shows the facts of an option. Ceph's descriptions are not among them.
+/// Shows the facts about an option. Ceph's descriptions are not included.
 pub(super) fn help(call: &mut Call<'_>) -> Outcome {
     let key = call.args.required("key");
     let Some(option) = options::find(key) else { return Err(Failure::missing(String::new())) };
@@ -48,7 +48,7 @@ fn default_of(option: &OptionFacts) -> String {
     option.default_for(&EntityName { kind: EntityType::CLIENT, id: String::new() })
 }
 
-/// What is known of an option, in a stock monitor's order.
+/// The facts about an option, in a stock monitor's order.
 pub fn option_facts(option: &OptionFacts) -> Node {
     let (kind, default) = (kind_of(option), default_of(option));
     let (min, max) = option.bounds();
@@ -64,12 +64,13 @@ pub fn option_facts(option: &OptionFacts) -> Node {
     node.push("min", typed(kind, min));
     node.push("max", typed(kind, max));
     node.push("can_update_at_runtime", option.at_runtime);
-    // Whether Ceph calls it so, or only so treats it, is not known of the others.
+    // Only this flag is known. For others the table does not record whether Ceph sets the flag or only
+    // behaves as if it were set.
     node.push("flags", Node::array((!option.storable).then_some("no_mon_update")));
     node
 }
 
-/// A value as its type has it in JSON; nothing is a text.
+/// A value in the JSON type of its option; an empty value is a string.
 fn typed(kind: &str, text: &str) -> Node {
     let text_as_is = || Node::from(text);
     match kind {

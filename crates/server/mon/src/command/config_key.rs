@@ -1,10 +1,10 @@
-//! `config-key …`: a small store of keys and values for whoever manages the cluster.
+//! `config-key …`: a small key-value store for management tools.
 
 use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::output::json::Node;
 use crate::text;
 
-/// The longest value (`mon_config_key_max_entry_size`), in bytes.
+/// Maximum size of a value in bytes (`mon_config_key_max_entry_size`).
 const VALUE_MAX: usize = 64 << 10;
 
 pub(super) fn get(call: &mut Call<'_>) -> Outcome {

@@ -1,4 +1,5 @@
-//! `config log | reset`: the versions of the configuration database. `config show`: what daemons go by.
+//! `config log | reset`: the versions of the configuration database. `config show`: the settings that
+//! daemons use.
 
 use loligo_conf::table as options;
 use loligo_wire::{EntityName, EntityType, OsdId};
@@ -10,7 +11,7 @@ use crate::output::units::stamp;
 use crate::state::MON_ID;
 use crate::state::config_log::{Change, ChangeSet};
 
-/// Versions that `config log` shows if nothing is said.
+/// Number of versions that `config log` shows by default.
 const SHOWN_DEFAULT: i64 = 10;
 
 pub(super) fn log(call: &mut Call<'_>) -> Outcome {
@@ -63,7 +64,7 @@ pub(super) fn reset(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::default())
 }
 
-/// What a daemon goes by, of all that is set for it: `config show`.
+/// `config show`: the settings of a daemon that are set.
 pub(super) fn show(call: &mut Call<'_>) -> Outcome {
     let who = daemon(call)?;
     let set = call.state.config().settings_at(&who, &call.state.place_of(&who));
@@ -77,7 +78,7 @@ pub(super) fn show(call: &mut Call<'_>) -> Outcome {
     Ok(show_values(call, &values))
 }
 
-/// The same with all that is not set: `config show-with-defaults`.
+/// `config show-with-defaults`: all settings of a daemon, including defaults.
 pub(super) fn show_with_defaults(call: &mut Call<'_>) -> Outcome {
     let who = daemon(call)?;
     let set = call.state.config().settings_at(&who, &call.state.place_of(&who));
@@ -90,10 +91,10 @@ pub(super) fn show_with_defaults(call: &mut Call<'_>) -> Outcome {
     Ok(show_values(call, &values))
 }
 
-/// Where a value is from that `config set` has set.
+/// The source of values that were set with `config set`.
 const FROM_MONITOR: &str = "mon";
 
-/// The daemon that a command asks for: those of this server tell what they go by.
+/// The daemon that a command names. It must be a daemon of this server.
 fn daemon(call: &Call<'_>) -> Result<EntityName, Failure> {
     let who = call.args.required("who");
     let invalid = || Failure::invalid("invalid daemon name: use <type>.<id>");

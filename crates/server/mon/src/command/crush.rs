@@ -20,7 +20,7 @@ pub(super) fn osd_tree(call: &mut Call<'_>) -> Outcome {
     Ok(print_tree(call, &map, &nodes, Shown { state: true, weight_sets: false }))
 }
 
-/// The same below a bucket.
+/// `osd tree-from`: the tree below a bucket.
 pub(super) fn tree_from(call: &mut Call<'_>) -> Outcome {
     let map = map_of_epoch(call)?;
     let wanted = call.args.texts("states");
@@ -49,16 +49,16 @@ pub(super) fn crush_tree(call: &mut Call<'_>) -> Outcome {
     Ok(print_tree(call, map, &nodes, Shown { state: false, weight_sets: true }))
 }
 
-/// What a tree's table has beside names and weights.
+/// Optional columns of a tree's table.
 #[derive(Clone, Copy)]
 struct Shown {
-    /// What the OSDs are doing.
+    /// The state of OSDs.
     state: bool,
-    /// What weight sets say.
+    /// The weights in weight sets.
     weight_sets: bool,
 }
 
-/// Whether an OSD is in a state that `osd tree` is asked to show.
+/// Whether an OSD is in a state that `osd tree` was asked for.
 fn is(map: &OsdMap, osd: OsdId, state: &str) -> bool {
     match state {
         "up" => map.is_up(osd),
@@ -77,19 +77,19 @@ struct TreeNode {
 }
 
 impl TreeNode {
-    /// Whether it is, or has below it, a device that is shown.
+    /// Whether this is a device to be shown, or a bucket that contains one.
     fn holds(&self, crush: &CrushMap, shown: &impl Fn(i32) -> bool) -> bool {
         fn any(crush: &CrushMap, id: i32, shown: &impl Fn(i32) -> bool, depth: usize) -> bool {
             let Some(bucket) = crush.bucket(id) else { return id >= 0 && shown(id) };
-            // An empty bucket is shown where nothing is asked for, as everything is then.
+            // An empty bucket contains no such device.
             depth < DEPTH_MAX && bucket.items.iter().any(|item| any(crush, *item, shown, depth + 1))
         }
         any(crush, self.id, shown, 0)
     }
 }
 
-/// All buckets and devices: every root, and behind each bucket what is in it. The copies of buckets that have
-/// the devices of one class only are shown if `with_shadows`.
+/// All buckets and devices: each root, followed by its content in depth-first order. `with_shadows`
+/// includes the shadow buckets, which hold only the devices of one class.
 fn walk(crush: &CrushMap, with_shadows: bool) -> Vec<TreeNode> {
     let buckets = || crush.buckets.iter().flatten();
     let is_root = |id: i32| !buckets().any(|b| b.items.contains(&id));
@@ -113,8 +113,8 @@ fn push(crush: &CrushMap, id: i32, weight: u32, depth: usize, nodes: &mut Vec<Tr
     }
 }
 
-/// What is in a bucket, in the order in which trees show it, with the weights: buckets by their names, then
-/// devices by their classes and numbers; devices without a class first.
+/// The items of a bucket with their weights, in the order in which trees show them: buckets by name,
+/// then devices by class and number, those without a class first.
 fn children(crush: &CrushMap, id: i32) -> Vec<(i32, u32)> {
     let Some(bucket) = crush.bucket(id) else { return Vec::new() };
     let weight = |at| bucket.item_weight(at).unwrap_or_default();
@@ -167,7 +167,7 @@ fn tree_node(map: &OsdMap, node: &TreeNode, with_state: bool) -> Node {
     out
 }
 
-/// What an item weighs in each weight set.
+/// The weights of an item in each weight set.
 fn pool_weights(map: &OsdMap, item: i32) -> Node {
     let sets = map.crush.choose_args.keys().filter_map(|key| {
         let weights = map.crush.weights_of(*key, item)?;
@@ -215,7 +215,7 @@ fn tree_table(map: &OsdMap, nodes: &[TreeNode], shown: Shown) -> Table {
     table
 }
 
-/// A weight in a table: five digits, and 0 for nothing.
+/// A weight in a table: five decimals, or `0`.
 fn weight_text(weight: u32) -> String {
     if weight == 0 { "0".to_owned() } else { format!("{:.5}", fraction(weight)) }
 }
@@ -228,7 +228,7 @@ pub(super) fn status(map: &OsdMap, osd: OsdId) -> &'static str {
     }
 }
 
-/// The names of what is in a bucket; a device's own name.
+/// The names of a bucket's items, or a device's own name.
 pub(super) fn ls(call: &mut Call<'_>) -> Outcome {
     let crush = &call.state.osdmap().crush;
     let node = call.args.required("node");
@@ -254,7 +254,7 @@ pub(super) fn ls_tree(call: &mut Call<'_>) -> Outcome {
     Ok(call.print(json, |_| osds.iter().map(|osd| format!("{osd}\n")).collect()))
 }
 
-/// The classes that devices have.
+/// The device classes in use.
 pub(super) fn class_ls(call: &mut Call<'_>) -> Outcome {
     let names = call.state.osdmap().crush.class_names.values();
     Ok(call.print_json(&Node::array(names.map(ToString::to_string))))

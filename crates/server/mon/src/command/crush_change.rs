@@ -1,6 +1,6 @@
 //! `osd setcrushmap`, `osd crush …`: changes of the CRUSH map. They change where clients look for their
-//! objects, as in a stock cluster: what a map or a rule leaves without an OSD waits until another one gives
-//! it one.
+//! objects, as in a stock cluster. Placement groups that a map or rule leaves without an OSD wait until
+//! a later map gives them one.
 
 use loligo_maps::crush::{CrushMap, RuleKind, StepOp, Tunables};
 use loligo_maps::{Name, OsdMap};
@@ -10,7 +10,7 @@ use super::crush_edit::change;
 use super::crush_place::{location, shown};
 use super::{Call, Errno, Failure, Outcome, Reply};
 
-/// Takes a whole map from the input.
+/// Replaces the whole map with the one in the input.
 pub(super) fn set_map(call: &mut Call<'_>) -> Outcome {
     let map = call.state.osdmap();
     let (given, version) = (call.args.int("prior_version"), i64::from(map.crush_version));
@@ -28,7 +28,7 @@ pub(super) fn set_map(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::status(call.state.osdmap().crush_version.to_string()))
 }
 
-/// Each pool's rule must be there.
+/// Checks that each pool's rule exists.
 fn check_pools(map: &OsdMap, crush: &CrushMap) -> Result<(), Failure> {
     let lost = map.pools.iter().find(|(_, pool)| crush.rule(usize::from(pool.crush_rule)).is_none());
     lost.map_or(Ok(()), |(id, pool)| {
@@ -55,14 +55,14 @@ pub(super) fn rule_create(call: &mut Call<'_>) -> Outcome {
     };
     let indep = call.args.text("mode") == Some("indep");
     change(call, |crush| {
-        // With the steps of erasure-coded pools the rule is for those.
+        // A rule with the steps of erasure-coded pools is for such pools.
         let rule_kind = if indep { RuleKind::ERASURE } else { RuleKind::REPLICATED };
         crush.add_simple_rule(name, rule_kind, root, kind).map(|_| ())
     })?;
     Ok(Reply::default())
 }
 
-/// What a rule begins at for the devices of a class.
+/// The bucket at which a rule for a device class starts.
 fn shadow(crush: &CrushMap, root: i32, class: &str) -> Result<i32, Failure> {
     if crush.class_by_name(class).is_none() {
         return Err(Failure::invalid(format!("device class {class} does not exist")));
@@ -139,7 +139,7 @@ pub(super) fn rename_bucket(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::status(format!("renamed bucket {from} into {to}")))
 }
 
-/// Makes an empty bucket, which lies nowhere yet.
+/// Creates an empty bucket, at a location if one is given.
 pub(super) fn add_bucket(call: &mut Call<'_>) -> Outcome {
     let (name, kind) = (call.args.required("name"), call.args.required("type"));
     let crush = &call.state.osdmap().crush;
@@ -163,7 +163,7 @@ pub(super) fn add_bucket(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::status(format!("added bucket {name} type {kind} to {place}")))
 }
 
-/// Changes a device's weight, and with it what everything above weighs.
+/// Changes a device's weight, and with it the weights of all buckets above.
 pub(super) fn reweight(call: &mut Call<'_>) -> Outcome {
     let name = call.args.required("name");
     let weight = call.args.float("weight").unwrap_or_default();
@@ -179,7 +179,7 @@ pub(super) fn reweight(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::status(format!("reweighted item id {id} name '{name}' to {weight} in crush map")))
 }
 
-/// The profiles that there are.
+/// The known profiles.
 pub(super) const PROFILES: [&str; 8] =
     ["legacy", "argonaut", "bobtail", "firefly", "hammer", "jewel", "optimal", "default"];
 
@@ -194,7 +194,7 @@ pub(super) fn tunables(call: &mut Call<'_>) -> Outcome {
         _ => return Err(Failure::invalid(format!("unrecognized profile '{profile}'"))),
     };
     change(call, |crush| {
-        // A profile says how to try; how straws are computed stays.
+        // A profile leaves the computation of straws unchanged.
         let straw_calc_version = crush.tunables.straw_calc_version;
         crush.tunables = Tunables { straw_calc_version, ..tunables };
         Ok(())
@@ -202,7 +202,7 @@ pub(super) fn tunables(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::status(format!("adjusted tunables profile to {profile}")))
 }
 
-/// Whether a rule is for replicated pools: erasure-coded ones choose shards for their places.
+/// Whether a rule is for replicated pools. Rules for erasure-coded pools choose by position (`indep`).
 pub(super) fn is_replicated(crush: &CrushMap, rule: i32) -> bool {
     let rule = usize::try_from(rule).ok().and_then(|rule| crush.rule(rule));
     let indep = |op| matches!(op, StepOp::CHOOSE_INDEP | StepOp::CHOOSELEAF_INDEP);

@@ -1,5 +1,5 @@
-//! `osd crush class …`, `osd crush set-device-class | rm-device-class | get-device-class`, `osd crush rule
-//! ls-by-class`: what kinds of devices there are. The words are those of a monitor of 16.2.15.
+//! `osd crush class …`, `osd crush set-device-class | rm-device-class | get-device-class`, `osd crush
+//! rule ls-by-class`: device classes. The texts are those of a monitor of 16.2.15.
 
 use super::crush_edit::{change, replace};
 use super::crush_place::named_osds;
@@ -118,7 +118,8 @@ pub(super) fn create(call: &mut Call<'_>) -> Outcome {
     if crush.class_by_name(&class).is_some() {
         return Ok(Reply::status(format!("class '{class}' already exists")));
     }
-    // Without a device it has no shadows: the next change of the hierarchy forgets it, as in a stock cluster.
+    // A class without devices has no shadow buckets. The next change of the hierarchy drops it, as in a
+    // stock cluster.
     let id = crush.add_class(&class);
     replace(call, &crush)?;
     Ok(Reply::status(format!("created class {class} with id {id} to crush map")))
@@ -143,7 +144,7 @@ pub(super) fn remove(call: &mut Call<'_>) -> Outcome {
     }
     change(call, |crush| {
         crush.classes.retain(|item, of| *of != id || *item < 0);
-        // One that has no device is forgotten with the next change; this one is now.
+        // The next change would drop a class without devices; this one is dropped now.
         if !crush.classes.values().any(|of| *of == id) {
             crush.class_names.remove(&id);
         }
@@ -164,7 +165,7 @@ pub(super) fn rename(call: &mut Call<'_>) -> Outcome {
     };
     let mut renamed = CrushMap::clone(crush);
     renamed.class_names.insert(id, Name::from(to.as_str()));
-    // Shadows are called after their class.
+    // Shadow buckets are named after their class.
     let shadows: Vec<(i32, i32)> =
         renamed.class_buckets.iter().filter_map(|(bucket, of)| Some((*bucket, *of.get(&id)?))).collect();
     for (bucket, shadow) in shadows {

@@ -11,7 +11,7 @@ pub(super) fn crush_dump(call: &mut Call<'_>) -> Outcome {
     Ok(call.print_json(&describe(call)))
 }
 
-/// The whole map.
+/// The whole CRUSH map.
 pub(super) fn describe(call: &Call<'_>) -> Node {
     let crush = &call.state.osdmap().crush;
     let types =
@@ -127,7 +127,7 @@ fn tunables(crush: &CrushMap) -> Node {
     }
 }
 
-/// The release whose defaults these are; how straw lengths were computed does not matter.
+/// The release with these default tunables. The computation of straw lengths is ignored.
 fn profile(tunables: &Tunables) -> &'static str {
     let known = [
         (Tunables::JEWEL, "jewel"),

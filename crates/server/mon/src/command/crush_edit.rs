@@ -1,10 +1,10 @@
-//! Changes of the CRUSH map.
+//! Applies changes to the CRUSH map.
 
 use loligo_maps::crush::{CrushBuildError, CrushMap};
 
 use super::{Call, Failure};
 
-/// Makes an epoch with a changed CRUSH map. Shadows of classes and weight sets follow the change.
+/// Makes an epoch with a changed CRUSH map. Shadow buckets of classes and weight sets are updated.
 pub(super) fn change(
     call: &mut Call<'_>,
     change: impl FnOnce(&mut CrushMap) -> Result<(), CrushBuildError>,
@@ -20,7 +20,7 @@ pub(super) fn change(
     replace(call, &crush)
 }
 
-/// Makes an epoch with another CRUSH map.
+/// Makes an epoch with a new CRUSH map.
 pub(super) fn replace(call: &mut Call<'_>, crush: &CrushMap) -> Result<(), Failure> {
     call.state.change_osdmap(call.now, |_, inc| inc.set_crush(crush)).map(|_| ())
 }

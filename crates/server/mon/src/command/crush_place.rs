@@ -1,5 +1,5 @@
 //! `osd crush add | set | create-or-move | move | link | unlink | rm | swap-bucket | reweight-all |
-//! reweight-subtree`: where devices and buckets lie, and what they weigh. The words and errors are those of a
+//! reweight-subtree`: locations and weights of devices and buckets. The texts and errors are those of a
 //! monitor of 16.2.15.
 
 use loligo_maps::OsdMap;
@@ -10,20 +10,20 @@ use super::crush_edit::{change, replace};
 use super::osd_args::osd_arg;
 use super::{Call, Errno, Failure, Outcome, Reply};
 
-/// The `TYPE=NAME` words of a command. As for a stock monitor, they name no place at all if one of them is
-/// none.
+/// The location in a command's `TYPE=NAME` words. As in a stock monitor, one invalid word makes the
+/// location empty.
 pub(super) fn location(call: &Call<'_>) -> Location {
     let pair = |word: &str| word.split_once('=').map(|(kind, name)| (kind.to_owned(), name.to_owned()));
     call.args.texts("args").into_iter().map(pair).collect::<Option<Location>>().unwrap_or_default()
 }
 
-/// `{host=h,root=default}`.
+/// Formats a location: `{host=h,root=default}`.
 pub(super) fn shown(at: &Location) -> String {
     let pairs: Vec<String> = at.iter().map(|(kind, name)| format!("{kind}={name}")).collect();
     format!("{{{}}}", pairs.join(","))
 }
 
-/// What all commands about an item's place know: the item, its name, and the place.
+/// The item, its name and its location: the common arguments of these commands.
 struct Placing {
     item: i32,
     name: String,
@@ -31,7 +31,7 @@ struct Placing {
 }
 
 impl Placing {
-    /// An OSD that a command names by its number.
+    /// Parses a command that names an OSD by its number.
     fn of_osd(call: &Call<'_>, missing: &str) -> Result<Self, Failure> {
         let osd = osd_arg(call, "id")?;
         if !call.state.osdmap().exists(osd) {
@@ -40,7 +40,7 @@ impl Placing {
         Ok(Self { item: osd.0, name: format!("osd.{osd}"), at: location(call) })
     }
 
-    /// An item that a command names.
+    /// Parses a command that names an item.
     fn of_item(call: &Call<'_>) -> Result<Self, Failure> {
         let name = call.args.required("name").to_owned();
         let missing = || Failure::missing(format!("item {name} does not exist"));
@@ -52,7 +52,7 @@ impl Placing {
         crush.weight_at(self.item, &self.at)
     }
 
-    /// Why the item cannot be put there.
+    /// The error if the item cannot be put at the location.
     fn refusal(&self, crush: &CrushMap) -> Failure {
         let nearest = nearest(crush, &self.at);
         let below = nearest.is_some_and(|at| at == self.item || crush.contains(self.item, at));
@@ -62,7 +62,7 @@ impl Placing {
         }
     }
 
-    /// Puts the item there, out of where it was if `moved`, with a weight.
+    /// Puts the item at the location with a weight. If `moved`, removes it from its old locations first.
     fn put(&self, call: &mut Call<'_>, moved: bool, weight: u32) -> Result<(), Failure> {
         let refusal = self.refusal(&call.state.osdmap().crush);
         change(call, |crush| {
@@ -77,14 +77,15 @@ impl Placing {
         .map_err(|_| refusal)
     }
 
-    /// What the item weighs where it lies now.
+    /// The weight of the item at its current location.
     fn weight_now(&self, crush: &CrushMap) -> Option<u32> {
         let holder = crush.bucket(*crush.holders(self.item).first()?)?;
         holder.item_weight(holder.items.iter().position(|item| *item == self.item)?)
     }
 }
 
-/// `osd crush set`, and `osd crush add` of what is there already.
+/// `osd crush set`, and `osd crush add`, which acts as `set` for an item that is already at the
+/// location.
 pub(super) fn set(call: &mut Call<'_>) -> Outcome {
     let placing = Placing::of_osd(call, ". Create it before updating the crush map")?;
     let weight = call.args.float("weight").unwrap_or_default();
@@ -109,7 +110,7 @@ pub(super) fn set(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::status(format!("{} {what} to crush map", if adds { "add" } else { "set" })))
 }
 
-/// The nearest bucket of a location that exists.
+/// The innermost bucket of a location that exists.
 fn nearest(crush: &CrushMap, at: &Location) -> Option<i32> {
     let names = crush.type_names.values().filter_map(|kind| at.get(&kind.to_string()));
     names.filter_map(|name| crush.item_by_name(name)).next()
@@ -128,7 +129,7 @@ pub(super) fn create_or_move(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::status(format!("create-or-move updating {what} to crush map")))
 }
 
-/// `osd crush move`, and `osd crush link`, after which a bucket lies in its old places as well.
+/// `osd crush move`, and `osd crush link`, which keeps the old locations of the bucket as well.
 pub(super) fn move_item(call: &mut Call<'_>) -> Outcome {
     let placing = Placing::of_item(call)?;
     let links = call.args.prefix() == Ok("osd crush link");
@@ -150,7 +151,7 @@ pub(super) fn move_item(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::status(format!("{} {what} in crush map", if links { "linked" } else { "moved" })))
 }
 
-/// `osd crush rm | remove | unlink`: out of all buckets, or of one and those below it.
+/// `osd crush rm | remove | unlink`: removes an item from all buckets, or only at and below one of them.
 pub(super) fn remove(call: &mut Call<'_>) -> Outcome {
     let name = call.args.required("name").to_owned();
     let only_unlinks = call.args.prefix() == Ok("osd crush unlink");
@@ -247,7 +248,8 @@ pub(super) fn straw_to_straw2(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::default())
 }
 
-/// `osd crush set-tunable`: how the lengths of straws are computed, which concerns maps of old clusters.
+/// `osd crush set-tunable`: changes the computation of straw lengths, which only matters for maps of old
+/// clusters.
 pub(super) fn set_tunable(call: &mut Call<'_>) -> Outcome {
     let (name, value) = (call.args.required("tunable"), call.args.int("value").unwrap_or_default());
     let version = u8::try_from(value).ok().filter(|version| *version <= 1);
@@ -260,8 +262,8 @@ pub(super) fn set_tunable(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::status(status))
 }
 
-/// The OSDs that words name, in their order, or what is to be said of a word that names none: whether it is
-/// no number at all, and the words for it.
+/// The OSDs that the words name, in their order. A word that names none gives an error: whether it is
+/// not a number, and the text for it.
 pub(super) fn named_osds(call: &Call<'_>) -> Vec<Result<OsdId, (bool, String)>> {
     let map = call.state.osdmap();
     let words = call.args.texts("ids");

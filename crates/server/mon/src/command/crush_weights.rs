@@ -1,5 +1,5 @@
-//! `osd crush weight-set …`: other weights than the hierarchy's, for one pool or for all that have none of
-//! their own.
+//! `osd crush weight-set …`: weights that override those of the hierarchy, for one pool or for all pools
+//! without a set of their own.
 
 use loligo_maps::OsdMap;
 use loligo_maps::crush::{CrushMap, DEFAULT_CHOOSE_ARGS};
@@ -20,7 +20,7 @@ pub(super) fn dump(call: &mut Call<'_>) -> Outcome {
     Ok(call.print_json(&choose_args(call)))
 }
 
-/// All weight sets: by their numbers, the buckets that they are about.
+/// All weight sets by key, each with the buckets that it covers.
 pub(super) fn choose_args(call: &Call<'_>) -> Node {
     let row = |row: &Vec<u32>| Node::array(row.iter().map(|weight| fraction(*weight)));
     let sets = call.state.osdmap().crush.choose_args.iter().map(|(key, args)| {
@@ -40,7 +40,8 @@ pub(super) fn choose_args(call: &Call<'_>) -> Node {
     Node::map(sets)
 }
 
-/// The weight set that a command is about: a pool's, and how many copies it has, or the one for all.
+/// The key of the weight set that a command names, and its pool's number of copies; without a pool, the
+/// set for all pools.
 fn key(call: &Call<'_>) -> Result<(i64, usize), Failure> {
     let Some(name) = call.args.text("pool") else { return Ok((DEFAULT_CHOOSE_ARGS, 1)) };
     let map = call.state.osdmap();

@@ -1,4 +1,4 @@
-//! `osd erasure-code-profile …`, and what is done with CRUSH rules.
+//! `osd erasure-code-profile …`, and `osd crush rule create-erasure`.
 
 use loligo_maps::Name;
 use loligo_maps::crush::CrushMap;

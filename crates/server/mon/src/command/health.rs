@@ -1,4 +1,4 @@
-//! `health`: what is wrong.
+//! `health`: the health checks.
 
 use loligo_maps::{MapFlags, OsdMap, PoolFlags};
 
@@ -7,7 +7,7 @@ use crate::output::json::{Node, object};
 use crate::usage::FAILSAFE;
 use crate::{Fullness, text, view};
 
-/// Something that is wrong.
+/// A health check that is raised.
 pub(super) struct Check {
     code: &'static str,
     error: bool,
@@ -21,7 +21,7 @@ impl Check {
         self.code
     }
 
-    /// What it says, and how many things it is about.
+    /// The summary and the count.
     pub(super) fn what(&self) -> (&str, usize) {
         (&self.summary, self.count)
     }
@@ -35,7 +35,7 @@ impl Check {
     }
 }
 
-/// All that is wrong.
+/// All checks that are raised.
 pub(super) fn checks(call: &Call<'_>) -> Vec<Check> {
     let checks = [
         osd_down(call),
@@ -53,7 +53,7 @@ pub(super) fn checks(call: &Call<'_>) -> Vec<Check> {
     checks
 }
 
-/// Ends mutes of alerts that are over or have got worse.
+/// Ends the mutes of checks that have cleared or got worse.
 pub(crate) fn end_mutes(call: &mut Call<'_>) {
     if !call.state.mutes().is_empty() {
         let checks = checks(call);
@@ -62,7 +62,7 @@ pub(crate) fn end_mutes(call: &mut Call<'_>) {
     }
 }
 
-/// `HEALTH_OK`, or the worst of what is wrong and not muted.
+/// `HEALTH_OK`, or the highest severity of the checks that are not muted.
 pub(super) fn overall(call: &Call<'_>, checks: &[Check]) -> &'static str {
     let worst = checks.iter().filter(|check| !check.is_muted(call)).map(|check| check.error).max();
     match worst {
@@ -72,7 +72,7 @@ pub(super) fn overall(call: &Call<'_>, checks: &[Check]) -> &'static str {
     }
 }
 
-/// The summaries of what is wrong and not muted.
+/// The summaries of the checks that are not muted.
 pub(super) fn summaries<'a>(call: &Call<'_>, checks: &'a [Check]) -> impl Iterator<Item = &'a str> {
     checks.iter().filter(|check| !check.is_muted(call)).map(|check| check.summary.as_str())
 }
@@ -95,7 +95,7 @@ pub(super) fn health(call: &mut Call<'_>) -> Outcome {
     Ok(call.print(|call| describe(call, &checks, detail), plain))
 }
 
-/// The `health` part of several outputs.
+/// The `health` section of several outputs.
 pub(super) fn describe(call: &Call<'_>, checks: &[Check], detail: bool) -> Node {
     object! {
         "status": overall(call, checks),
@@ -138,7 +138,8 @@ fn osd_down(call: &Call<'_>) -> Option<Check> {
     })
 }
 
-/// Each ratio has to be as large as the one before, and those before as large as the next takes them to be.
+/// Each ratio must be at least as large as the previous ones. A smaller one is treated as increased to
+/// the largest of them.
 fn out_of_order(map: &OsdMap) -> Option<Check> {
     let ratios = [
         ("nearfull_ratio", map.nearfull_ratio),
@@ -154,7 +155,7 @@ fn out_of_order(map: &OsdMap) -> Option<Check> {
         }
         (before, least) = (name, ratio.max(least));
     }
-    // As stock's, it counts nothing.
+    // As in a stock monitor, the count is 0.
     let (summary, count) = ("full ratio(s) out of order".to_owned(), 0);
     (!details.is_empty()).then_some(Check {
         code: "OSD_OUT_OF_ORDER_FULL",
@@ -180,7 +181,7 @@ fn full(call: &Call<'_>) -> Option<Check> {
     })
 }
 
-/// What scrubs have found and is still there.
+/// Errors found by scrubs that are still present.
 fn scrub_errors(call: &Call<'_>) -> Option<Check> {
     let errors: i64 = call.pgs.placement_groups().iter().map(|pg| pg.sum.num_scrub_errors).sum();
     let (summary, count) = (format!("{errors} scrub errors"), usize::try_from(errors).ok()?);
@@ -204,7 +205,7 @@ fn pgs_damaged(call: &Call<'_>) -> Option<Check> {
     })
 }
 
-/// All pools are in the one store.
+/// All pools share one store.
 fn pools_full(call: &Call<'_>) -> Option<Check> {
     let map = call.state.osdmap();
     let (code, word, detail) = match Fullness::of(call.usage.space, map) {
@@ -242,7 +243,7 @@ fn flags(call: &Call<'_>) -> Option<Check> {
         code: "OSDMAP_FLAGS",
         error: false,
         summary: format!("{} flag(s) set", words.join(",")),
-        // As in Ceph: of all flags that are set, the ordinary ones among them.
+        // As in Ceph, counts all flags that are set, including the ordinary ones.
         count: call.state.osdmap().flags.0.count_ones() as usize,
         details: Vec::new(),
     })
@@ -285,7 +286,7 @@ fn no_application(call: &Call<'_>) -> Option<Check> {
 mod tests {
     use super::*;
 
-    /// The words are those of a monitor of 16.2.15.
+    /// The texts are those of a monitor of 16.2.15.
     #[test]
     fn ratios_that_are_out_of_order_are_named() {
         let of = |near, backfill, full| {

@@ -6,7 +6,7 @@ use super::health::{Check, checks};
 use super::{Call, Failure, Outcome, Reply};
 use crate::state::mutes::Mute;
 
-/// Units of time spans with their seconds.
+/// Units of durations, with their seconds.
 const UNITS: &[(&[&str], u64)] = &[
     (&["", "s", "sec", "second", "seconds"], 1),
     (&["m", "min", "minute", "minutes"], 60),
@@ -40,7 +40,7 @@ pub(super) fn unmute(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::default())
 }
 
-/// A time span: numbers with units behind each other, such as `1h30m`. The words of the errors are a stock
+/// Parses a duration: a sequence of numbers with units, such as `1h30m`. The error texts are a stock
 /// monitor's.
 fn span(text: &str) -> Result<Duration, String> {
     let (mut seconds, mut rest) = (0u64, text.trim_start());
@@ -60,7 +60,7 @@ fn span(text: &str) -> Result<Duration, String> {
     }
     match seconds {
         0 => Err("timespan = 0".to_owned()),
-        // What is beyond all clocks is as good as their end.
+        // A duration beyond the range of timestamps is limited to their maximum.
         seconds => Ok(Duration::from_secs(seconds.min(u32::MAX.into()))),
     }
 }
@@ -69,7 +69,7 @@ fn span(text: &str) -> Result<Duration, String> {
 mod tests {
     use super::*;
 
-    /// As a monitor of 16.2.15 reads them.
+    /// Results as from a monitor of 16.2.15.
     #[test]
     fn spans_are_numbers_with_units() {
         let day = 86_400;

@@ -1,4 +1,4 @@
-//! What is muted, as `health` and `status` show it.
+//! Mutes in the outputs of `health` and `status`.
 
 use loligo_wire::UTime;
 
@@ -7,7 +7,7 @@ use crate::output::json::{Node, object};
 use crate::output::units::{age, stamp};
 use crate::state::mutes::Mute;
 
-/// The mutes in the answer of `health`.
+/// The mutes in the output of `health`.
 pub(super) fn describe(call: &Call<'_>) -> Node {
     Node::array(call.state.mutes().iter().map(|(code, mute)| {
         let mut node = object! { "code": code.as_str() };
@@ -31,7 +31,7 @@ pub(super) fn list(call: &Call<'_>) -> Option<String> {
     (!all.is_empty()).then(|| format!("(muted: {})", all.join(" ")))
 }
 
-/// What stands before a muted alert's details.
+/// The prefix of a muted check's details.
 pub(super) fn mark(call: &Call<'_>, code: &str) -> String {
     let Some(mute) = call.state.mutes().get(code) else { return String::new() };
     let ttl = mute.until.map(|until| format!(" ttl {}", left(call.now, until))).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! `log …`: writing to and reading the cluster's log.
+//! `log …`: writes to and reads the cluster's log.
 
 use az::SaturatingAs as _;
 use loligo_wire::message::mon::LogEntry;

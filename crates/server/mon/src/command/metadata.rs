@@ -1,4 +1,4 @@
-//! `osd metadata`, `mon metadata`, `node ls`: what is known of the daemons and where they run.
+//! `osd metadata`, `mon metadata`, `node ls`: the daemons' metadata and hosts.
 
 use loligo_wire::{EntityAddrVec, OsdId};
 
@@ -22,12 +22,12 @@ pub(super) fn osds(call: &mut Call<'_>) -> Outcome {
         return Err(Failure::missing(format!("osd.{id} does not exist")));
     }
     if !call.state.is_served(id) {
-        return Err(Failure::missing("")); // it has told nothing yet
+        return Err(Failure::missing("")); // it has not reported any metadata yet
     }
     Ok(call.print_json(&of_osd(call, id)))
 }
 
-/// What is known of each OSD.
+/// The metadata of each OSD.
 pub(super) fn all_osds(call: &Call<'_>) -> Node {
     Node::array(call.state.served_osds().map(|id| of_osd(call, id)))
 }
@@ -40,7 +40,7 @@ pub(super) fn mons(call: &mut Call<'_>) -> Outcome {
     }
 }
 
-/// How many daemons of a kind have each value of a property.
+/// Counts OSDs by the value of a metadata property.
 pub(super) fn count_osds(call: &mut Call<'_>) -> Outcome {
     count(call, call.state.served_osds().map(|id| of_osd(call, id)).collect())
 }
@@ -112,7 +112,7 @@ fn of_mon(call: &Call<'_>) -> Node {
     node
 }
 
-/// What is known of each manager: of the one that there is, once it listens.
+/// The metadata of the manager, once it listens.
 pub(super) fn mgrs(call: &Call<'_>) -> Vec<Node> {
     let of = |manager: &Manager| {
         let mut node = object! { "name": MGR_ID };
@@ -126,14 +126,14 @@ pub(super) fn mgrs(call: &Call<'_>) -> Vec<Node> {
     call.state.manager().map(of).into_iter().collect()
 }
 
-/// The version, and the release whose protocol is spoken.
+/// Adds the version, and the Ceph release of the protocol.
 fn about(node: &mut Node) {
     node.push("ceph_release", "pacific");
     node.push("ceph_version", VERSION);
     node.push("ceph_version_short", env!("CARGO_PKG_VERSION"));
 }
 
-/// The machine, which is the one host of the CRUSH map.
+/// The host name of this server: the first host in the CRUSH map.
 pub(super) fn host(call: &Call<'_>) -> String {
     let crush = &call.state.osdmap().crush;
     let host = crush.buckets.iter().flatten().find(|bucket| bucket.kind == HOST_TYPE);

@@ -1,5 +1,5 @@
-//! `mgr …`: the manager, which is a door of this process. What it is asked the monitor answers itself, where
-//! it can.
+//! `mgr …`: the manager, which is a second address of this process. The monitor answers its commands,
+//! where it can.
 
 use super::version::object_of_version;
 use super::{Call, Failure, Outcome, Reply, metadata};
@@ -8,7 +8,7 @@ use crate::output::units::stamp;
 use crate::state::MGR_ID;
 use crate::view;
 
-/// What a manager would always run; stock tools look a command's module up here.
+/// The modules that a manager always runs. Stock tools look up a command's module here.
 const ALWAYS_ON: [&str; 10] = [
     "balancer",
     "crash",
@@ -22,7 +22,7 @@ const ALWAYS_ON: [&str; 10] = [
     "volumes",
 ];
 
-/// The manager map. Before the manager listens there is none.
+/// The manager map. It has no active manager before the manager listens.
 pub(super) fn dump(call: &mut Call<'_>) -> Outcome {
     let none: fn() -> Vec<Node> = Vec::new;
     let map = call.state.mgr_map();
@@ -55,7 +55,7 @@ pub(super) fn stat(call: &mut Call<'_>) -> Outcome {
     Ok(call.print_json(&node))
 }
 
-/// Nothing: services, and the state of daemons that nobody has registered.
+/// An empty object: no services, and no registered daemons.
 pub(super) fn nothing(call: &mut Call<'_>) -> Outcome {
     Ok(call.print_json(&object! {}))
 }
@@ -87,12 +87,12 @@ pub(super) fn versions(call: &mut Call<'_>) -> Outcome {
     Ok(call.print_json(&node))
 }
 
-/// How many managers there are: one, once it listens.
+/// The number of managers: one, once it listens.
 pub(super) fn count(call: &Call<'_>) -> u32 {
     call.state.manager().is_some().into()
 }
 
-/// The manager is a part of this process, and so is back at once.
+/// Has no effect: the manager is a part of this process, and is available again at once.
 pub(super) fn fail(call: &mut Call<'_>) -> Outcome {
     match call.args.text("who") {
         Some(MGR_ID) | None if call.state.manager().is_some() => Ok(Reply::default()),

@@ -1,8 +1,8 @@
-//! Commands: what the `ceph` program and `rados_mon_command` send.
+//! Commands that the `ceph` program and `rados_mon_command` send.
 //!
-//! [`table::COMMANDS`] has every command with its signature and the function that carries it out; the
-//! functions are in one file for each family. [`find`] and [`Args`] take a command apart, the monitor checks
-//! capabilities, and the function answers with output for programs ([`Reply::output`]) and a text for people
+//! [`table::COMMANDS`] lists every command with its signature and its function. There is one file for
+//! each family of functions. [`find`] and [`Args`] parse a command, the monitor checks capabilities, and
+//! the function returns output for programs ([`Reply::output`]) and a text for people
 //! ([`Reply::status`]).
 
 mod absent;
@@ -82,47 +82,47 @@ use crate::output::xml;
 use crate::state::State;
 use crate::{Usage, UsageSource, text};
 
-/// What a command needs to run.
+/// The context of a running command.
 pub struct Call<'a> {
-    /// The cluster.
+    /// The cluster's state.
     pub state: &'a mut State,
-    /// What the cluster holds now.
+    /// The cluster's current usage.
     pub usage: &'a Usage,
-    /// Who knows what each placement group holds.
+    /// The source of placement group statistics.
     pub pgs: &'a dyn UsageSource,
-    /// The arguments; they fit the signature.
+    /// The arguments. They have been checked against the signature.
     pub args: &'a Args,
-    /// How output is wanted.
+    /// The output format.
     pub format: Format,
-    /// Whether JSON on one line ends without a newline.
+    /// Whether single-line JSON ends without a newline.
     pub bare: bool,
-    /// What the command was given as input.
+    /// The command's input data.
     pub input: &'a [u8],
-    /// Who sent it.
+    /// The sender of the command.
     pub caller: &'a Caller,
-    /// Kinds and features of all clients.
+    /// Type and features of each client.
     pub sessions: &'a [(EntityType, u64)],
-    /// The time.
+    /// The current time.
     pub now: UTime,
 }
 
-/// Who sent a command.
+/// The sender of a command.
 #[derive(Clone, Debug)]
 pub struct Caller {
     /// The authenticated name.
     pub name: EntityName,
-    /// Where from.
+    /// Its address.
     pub addr: EntityAddr,
-    /// Whether it may look at any key.
+    /// Whether it may read every key.
     pub reads_keys: bool,
-    /// Whether it may do everything: what others can take of what all share is bounded.
+    /// Whether it has all capabilities. Other clients' use of shared resources is bounded.
     pub is_unbounded: bool,
 }
 
-/// What a command comes to.
+/// The result of a command.
 pub type Outcome = Result<Reply, Failure>;
 
-/// The answer of a command that went well.
+/// The reply to a command that succeeded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reply {
     /// For programs: `ceph` prints it to standard output.
@@ -132,22 +132,22 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// Only a text for people.
+    /// A reply with only a text for people.
     pub fn status(status: impl Into<String>) -> Self {
         Self { output: Vec::new(), status: status.into() }
     }
 
-    /// Only output.
+    /// A reply with only output.
     pub fn output(output: impl Into<Vec<u8>>) -> Self {
         Self { output: output.into(), status: String::new() }
     }
 
-    /// Output that is a text of the monitor's, see [`crate::text`].
+    /// A reply with text in the monitor's form as output, see [`crate::text`].
     fn text(output: &str) -> Self {
         Self::output(text::to_bytes(output))
     }
 
-    /// The same with a text for people.
+    /// The same reply with a text for people.
     pub fn with_status(self, status: impl Into<String>) -> Self {
         Self { status: status.into(), ..self }
     }
@@ -163,7 +163,7 @@ pub fn all() -> impl Iterator<Item = &'static Command> + Clone {
     COMMANDS.iter().chain(modules::COMMANDS)
 }
 
-/// The command with this name that takes these arguments, where several have the name; else the first of
+/// The command of this name that accepts these arguments, if several have the name; else the first of
 /// them.
 pub fn find_for(prefix: &str, args: &Args) -> Option<&'static Command> {
     let named = || all().filter(|c| c.prefix == prefix);
@@ -171,7 +171,7 @@ pub fn find_for(prefix: &str, args: &Args) -> Option<&'static Command> {
 }
 
 impl Call<'_> {
-    /// A structured answer, if one is wanted.
+    /// A structured reply, if the client asked for one.
     fn json(&self, node: impl FnOnce(&Self) -> Node) -> Option<Reply> {
         match self.format {
             Format::Plain => None,
@@ -181,19 +181,19 @@ impl Call<'_> {
         }
     }
 
-    /// A structured answer or text, as wanted.
+    /// A structured reply or text, depending on the format.
     fn print(&self, node: impl FnOnce(&Self) -> Node, plain: impl FnOnce(&Self) -> String) -> Reply {
         self.json(node).unwrap_or_else(|| Reply::text(&plain(self)))
     }
 
-    /// A structured answer in any case: indented JSON where text would be wanted.
+    /// A structured reply; format `plain` gives indented JSON.
     fn print_json(&self, node: &Node) -> Reply {
         let end = if self.bare { "" } else { "\n" };
         Reply::text(&match self.format {
             Format::Json => format!("{node}{end}"),
             Format::JsonPretty | Format::Plain => node.pretty() + "\n",
             Format::Xml => xml::write(node, &self.xml_names(), false) + end,
-            // What ends without a newline on one line has one more here.
+            // Commands whose single-line output has no newline get an additional one here.
             Format::XmlPretty if self.bare => xml::write(node, &self.xml_names(), true) + "\n",
             Format::XmlPretty => xml::write(node, &self.xml_names(), true),
         })

@@ -1,5 +1,5 @@
-//! The commands of managers' modules in 16.2.15: none of the modules is here, and a client that asks is told
-//! so.
+//! The commands of manager modules in 16.2.15. None of the modules exists here, and all these commands
+//! are refused.
 
 use super::signature::ArgKind::Text;
 use super::signature::{Arg, Command, many, opt};
@@ -7,23 +7,23 @@ use super::{absent, table};
 
 const ANY: &[Arg] = &[many(opt("args", Text))];
 
-/// What a module's command takes is not looked at.
+/// A module's command. Its arguments are not checked.
 const fn absent(prefix: &'static str, perm: &'static str) -> Command {
     let help = "(for a module of the manager, which is not there)";
     Command { is_absent: true, ..table::cmd(prefix, ANY, ("mgr", perm), absent::module, help) }
 }
 
-/// For whoever may look.
+/// A command that needs read permission.
 const fn r(prefix: &'static str) -> Command {
     absent(prefix, "r")
 }
 
-/// For whoever may change something.
+/// A command that needs write permission.
 const fn rw(prefix: &'static str) -> Command {
     absent(prefix, "rw")
 }
 
-/// By their modules.
+/// The commands by module.
 #[rustfmt::skip]
 pub(super) static COMMANDS: &[Command] = &[
     // alerts

@@ -1,4 +1,4 @@
-//! `mon …`, `quorum_status`, `versions`, `features`, `fsid`: who the monitor is.
+//! `mon …`, `quorum_status`, `versions`, `features`, `fsid`: the monitor's identity and state.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ fn osds(call: &Call<'_>) -> u32 {
     u32::try_from(call.state.served_osds().count()).unwrap_or_default()
 }
 
-/// Where there is one monitor, it cannot go, and two are no majority until the second one runs.
+/// A single monitor cannot be removed. Two monitors have no majority until the second one runs.
 pub(super) fn ok_to_rm(call: &mut Call<'_>) -> Outcome {
     match call.args.required("id") {
         MON_ID => Err(Failure::new(Errno::EBUSY, format!("removing mon.{MON_ID} would break quorum"))),
@@ -60,7 +60,7 @@ pub(super) fn ok_to_add_offline(_: &mut Call<'_>) -> Outcome {
     Err(Failure::new(Errno::EBUSY, status))
 }
 
-/// There is one monitor, and without it there is no cluster.
+/// Without its single monitor the cluster stops.
 pub(super) fn ok_to_stop(call: &mut Call<'_>) -> Outcome {
     let ids = call.args.texts("ids");
     if !ids.contains(&MON_ID) {
@@ -73,7 +73,7 @@ pub(super) fn ok_to_stop(call: &mut Call<'_>) -> Outcome {
     Err(Failure::new(Errno::EBUSY, status))
 }
 
-/// Clocks are not compared where there is one.
+/// A single monitor has no other clock to compare with.
 pub(super) fn time_sync_status(call: &mut Call<'_>) -> Outcome {
     let checks = object! { "epoch": ELECTION_EPOCH, "round": 0, "round_status": "finished" };
     Ok(call.print_json(&object! { "timechecks": checks }))
@@ -103,10 +103,10 @@ pub(super) fn feature_ls(call: &mut Call<'_>) -> Outcome {
     Ok(call.print(node, plain))
 }
 
-/// A feature that no monitor has, which Ceph keeps for its tests.
+/// A feature that no monitor has; Ceph reserves it for its tests.
 const RESERVED: &str = "reserved";
 
-/// Asks a feature of all monitors; the monmap asks for all that there are from the start.
+/// Requires a feature of all monitors. The monmap requires all known features from the start.
 pub(super) fn feature_set(call: &mut Call<'_>) -> Outcome {
     let name = call.args.required("feature_name");
     if name == RESERVED {
@@ -128,12 +128,12 @@ pub(super) fn feature_set(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::status(format!("setting feature 'mon_feature_t([{name}])'")))
 }
 
-/// Who is connected, by kind and features.
+/// The connected clients, by type and features.
 pub(super) fn feature_groups(call: &mut Call<'_>) -> Outcome {
     Ok(call.print_json(&feature_map(call.sessions)))
 }
 
-/// How many of each kind have which features, ourselves included.
+/// Counts clients by type and features. The monitor and the OSD are included.
 fn feature_map(sessions: &[(EntityType, u64)]) -> Node {
     let mut groups: BTreeMap<(EntityType, u64), u32> = BTreeMap::new();
     groups.insert((EntityType::MON, features::SUPPORTED), 1);
@@ -151,7 +151,8 @@ fn feature_map(sessions: &[(EntityType, u64)]) -> Node {
     Node::map(present.filter(|(_, group)| *group != Node::Array(Vec::new())))
 }
 
-/// The release whose clients have these features; what came after luminous does not show in clients.
+/// The release whose clients have these features. Releases after luminous cannot be told apart by a
+/// client's features.
 pub(crate) fn release_of(bits: u64) -> &'static str {
     if features::has(bits, features::SERVER_LUMINOUS) { "luminous" } else { "jewel" }
 }
@@ -219,17 +220,17 @@ pub(super) fn quorum_status(call: &mut Call<'_>) -> Outcome {
         },
         "monmap": describe(call.state.monmap()),
     };
-    // On one line also where text would be wanted, as in Ceph.
+    // Without a format the output is single-line JSON, as in Ceph.
     Ok(call.print(|_| node.clone(), |_| format!("{node}\n")))
 }
 
-/// What the monitor answers to a ping: `health` and `mon_status`.
+/// The reply to a ping: `health` and `mon_status`.
 pub(crate) fn pong(call: &Call<'_>) -> Node {
     let health = super::health::describe(call, &super::health::checks(call), false);
     object! { "health": health, "mon_status": mon_status(call.state, call.sessions, call.now) }
 }
 
-/// `mon_status`: the monitor's part among the monitors.
+/// `mon_status`: the monitor's status in the quorum.
 pub(crate) fn mon_status(state: &State, sessions: &[(EntityType, u64)], now: UTime) -> Node {
     object! {
         "name": MON_ID,

@@ -1,11 +1,12 @@
-//! `mon add | rm | scrub | set-rank | …`: what would change who the monitors are. There is one, and it stays.
+//! `mon add | rm | scrub | set-rank | …`: changes of the set of monitors. There is a single monitor, and
+//! it cannot be changed.
 
 use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::state::MON_ID;
 use crate::view;
 
-/// A monitor beside this one could not reach it: it would take the quorum away, as in a stock cluster whose
-/// second monitor never comes.
+/// Refuses other monitors. A second monitor could not join this one, and the quorum would be lost, as in
+/// a stock cluster whose second monitor never starts.
 pub(super) fn add(call: &mut Call<'_>) -> Outcome {
     let name = call.args.required("name");
     if name != MON_ID {
@@ -27,23 +28,23 @@ pub(super) fn rm(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::status(format!("mon.{name} does not exist or has already been removed")))
 }
 
-/// Compares what the monitors keep: one has nothing to compare with.
+/// Compares the monitors' stores. A single monitor has nothing to compare.
 pub(super) fn scrub(_: &mut Call<'_>) -> Outcome {
     Ok(Reply::default())
 }
 
-/// The older name.
+/// The obsolete name of the command.
 pub(super) fn old_scrub(_: &mut Call<'_>) -> Outcome {
     let status = "command is obsolete; please check usage and/or man page";
     Err(Failure::new(Errno::EOPNOTSUPP, status))
 }
 
-/// It is spoken in any case.
+/// The msgr2 protocol is always enabled.
 pub(super) fn enable_msgr2(_: &mut Call<'_>) -> Outcome {
     Ok(Reply::default())
 }
 
-/// The first of one.
+/// The single monitor always has the first rank.
 pub(super) fn set_rank(call: &mut Call<'_>) -> Outcome {
     match call.args.required("name") {
         MON_ID => Ok(Reply::default()),
@@ -51,7 +52,7 @@ pub(super) fn set_rank(call: &mut Call<'_>) -> Outcome {
     }
 }
 
-/// One monitor wins every election, by whatever strategy.
+/// A single monitor wins every election, whatever the strategy.
 pub(super) fn disallowed_leader(_: &mut Call<'_>) -> Outcome {
     Err(Failure::invalid("You cannot disallow monitors in your current election mode"))
 }

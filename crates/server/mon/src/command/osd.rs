@@ -1,4 +1,4 @@
-//! `osd …`: what the osdmap says of OSDs and objects, and its flags.
+//! `osd …`: OSDs, objects and flags in the osdmap.
 
 use az::Az as _;
 use loligo_maps::{MapFlags, OsdMap, OsdSet};
@@ -9,8 +9,9 @@ use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::output::json::{Node, object};
 use crate::{text, view};
 
-/// Flags that may be set. There is nothing to recover, scrub or rebalance here, so most only show; `pause`
-/// and `full` stop the clients.
+/// Flags that may be set. `pause` and `full` stop the clients, `noup` keeps OSDs down, `noscrub` and
+/// `nodeep-scrub` stop scheduled scrubs. The others have no effect here: nothing is recovered or
+/// rebalanced.
 pub(super) const SETTABLE_FLAGS: [&str; 12] = [
     "full",
     "pause",
@@ -32,7 +33,7 @@ pub(super) fn stat(call: &mut Call<'_>) -> Outcome {
     Ok(call.print(|_| summary.node(), plain))
 }
 
-/// How many OSDs there are, and in what state.
+/// Counts of OSDs by state.
 pub(super) struct Summary {
     epoch: u32,
     all: usize,
@@ -110,7 +111,7 @@ pub(super) fn getmaxosd(call: &mut Call<'_>) -> Outcome {
     Ok(call.print(node, |_| format!("max_osd = {} in epoch {}\n", map.max_osd(), map.epoch)))
 }
 
-/// The most OSDs that there may be room for (`mon_max_osd`).
+/// The maximum of `max_osd` (`mon_max_osd`).
 const MAX_OSD_MAX: i64 = 10_000;
 
 pub(super) fn setmaxosd(call: &mut Call<'_>) -> Outcome {
@@ -134,7 +135,7 @@ pub(super) fn min_compat_client(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::output(format!("{release}\n")))
 }
 
-/// Where an object is.
+/// The placement of an object.
 pub(super) fn map(call: &mut Call<'_>) -> Outcome {
     let map = call.state.osdmap();
     let (pool, object) = (call.args.required("pool"), call.args.required("object"));
@@ -165,7 +166,7 @@ pub(super) fn map(call: &mut Call<'_>) -> Outcome {
     Ok(call.print(node, plain))
 }
 
-/// Where a placement group is.
+/// The placement of a placement group.
 pub(super) fn pg_map(call: &mut Call<'_>) -> Outcome {
     let map = call.state.osdmap();
     let text = call.args.required("pgid");
@@ -244,7 +245,7 @@ pub(super) fn unset(call: &mut Call<'_>) -> Outcome {
     change_flag(call, "unset", MapFlags::without)
 }
 
-/// The words of a stock monitor.
+/// Sets a ratio. The text is a stock monitor's.
 pub(super) fn set_ratio(call: &mut Call<'_>) -> Outcome {
     let prefix = call.args.prefix()?.to_owned();
     let ratio = call.args.float("ratio").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Arguments that several families of commands have.
+//! Arguments that several families of commands share.
 
 use loligo_maps::OsdMap;
 use loligo_wire::OsdId;
@@ -17,7 +17,7 @@ pub(super) fn osd_arg(call: &Call<'_>, arg: &str) -> Result<OsdId, Failure> {
     number.map(OsdId).map_err(|_| Failure::invalid(format!("invalid osd id '{text}'")))
 }
 
-/// The map of the epoch that a command asks for; the current one if it asks for none.
+/// The map of the epoch that a command names, or else the current one.
 pub(super) fn map_of_epoch(call: &Call<'_>) -> Result<OsdMap, Failure> {
     let Some(epoch) = call.args.int("epoch") else { return Ok(call.state.osdmap().clone()) };
     let missing = || Failure::missing(format!("there is no map for epoch {epoch}"));

@@ -1,4 +1,4 @@
-//! `osd df`, `osd pool stats`: what in Ceph the manager answers.
+//! `osd df`, `osd pool stats`: in Ceph, the manager answers these commands.
 
 use loligo_maps::OsdMap;
 use loligo_wire::{OsdId, PoolId};
@@ -15,7 +15,7 @@ use crate::text;
 /// The levels above an OSD in the hierarchy: host and root.
 const OSD_DEPTH: u32 = 2;
 
-/// How full the OSDs are. They share one store in equal parts, so that none is fuller than the others.
+/// The usage of the OSDs. They share one store in equal parts, so all are equally full.
 pub(super) fn df(call: &mut Call<'_>) -> Outcome {
     Ok(call.print(df_node, df_text))
 }
@@ -48,7 +48,7 @@ fn df_node(call: &Call<'_>) -> Node {
     object! { "nodes": Node::array(map.osd_ids().map(node)), "stray": Vec::new(), "summary": summary }
 }
 
-/// The store does not tell data from the rest.
+/// Adds the fields of a space. The store does not distinguish data from omap and metadata.
 pub(super) fn space_fields(node: &mut Node, prefix: &'static str, space: Space) {
     let kb = |bytes: u64| bytes >> 10;
     let fields = [
@@ -104,7 +104,7 @@ fn weight(map: &OsdMap, osd: OsdId) -> f64 {
     weights.map(fraction).next().unwrap_or_default()
 }
 
-/// What pools are busy with. Nothing is ever recovered here, and the monitor keeps no rates of clients'
+/// The activity of pools. Nothing is ever recovered here, and the monitor has no rates of client
 /// requests.
 pub(super) fn pool_stats(call: &mut Call<'_>) -> Outcome {
     let map = call.state.osdmap();

@@ -1,4 +1,4 @@
-//! `osd dump` and `osd pool ls detail`: the osdmap, written out.
+//! `osd dump` and `osd pool ls detail`: the osdmap in full.
 
 use std::fmt::Write as _;
 
@@ -75,7 +75,7 @@ pub(super) fn describe(map: &OsdMap) -> Node {
         "osd_xinfo": Node::array(map.osd_ids().filter_map(|osd| Some(xinfo_node(osd, map.osd(osd)?)))),
     };
     for exception in ["pg_upmap", "pg_upmap_items", "pg_temp", "primary_temp"] {
-        node.push(exception, Vec::new()); // with one OSD there is nothing to make an exception from
+        node.push(exception, Vec::new()); // exceptions to CRUSH are not listed
     }
     node.push("blocklist", blocklist(&map.blocklist.addrs));
     node.push("range_blocklist", blocklist(&map.blocklist.ranges));
@@ -289,7 +289,7 @@ fn osd_text(map: &OsdMap, id: OsdId, osd: &Osd) -> String {
     let info = &osd.info;
     let state = view::osd_state(map.state(id)).join(",");
     let uuid = if osd.uuid == Uuid::default() { String::new() } else { osd.uuid.to_string() };
-    // One that never was up has no addresses.
+    // An OSD that was never up has no addresses.
     let addrs =
         |addrs: &EntityAddrVec| if addrs.0.is_empty() { String::new() } else { view::bracketed(addrs) };
     format!(

@@ -8,9 +8,9 @@ use loligo_wire::OsdId;
 use super::{Call, Failure, Outcome, Reply};
 use crate::view;
 
-/// The flags that may be set, with the bits that stand for them.
+/// The flags that may be set, with their bits.
 const FLAGS: [(&str, u32); 4] = [("noup", 1 << 8), ("nodown", 1 << 9), ("noin", 1 << 10), ("noout", 1 << 11)];
-/// All of them.
+/// All these bits.
 const ALL: u32 = 0xF << 8;
 
 pub(super) fn set(call: &mut Call<'_>) -> Outcome {
@@ -21,12 +21,12 @@ pub(super) fn unset(call: &mut Call<'_>) -> Outcome {
     change(call, flags(call.args.required("flags"))?, &call.args.texts("who"), false)
 }
 
-/// `osd add-noout` and its kin, which name one flag in the command.
+/// `osd add-noout` and similar commands, whose name contains the flag.
 pub(super) fn add_one(call: &mut Call<'_>) -> Outcome {
     change(call, named_flag(call)?, &call.args.texts("ids"), true)
 }
 
-/// `osd rm-noout` and its kin.
+/// `osd rm-noout` and similar commands.
 pub(super) fn rm_one(call: &mut Call<'_>) -> Outcome {
     change(call, named_flag(call)?, &call.args.texts("ids"), false)
 }
@@ -45,18 +45,18 @@ fn flags(text: &str) -> Result<u32, Failure> {
     text.split(',').try_fold(0, |all, word| Ok(all | bit(word)?))
 }
 
-/// What words name.
+/// The items that the words name.
 #[derive(Default)]
 struct Named {
     osds: BTreeSet<OsdId>,
     nodes: BTreeSet<i32>,
     classes: BTreeSet<i32>,
-    /// What people are told of the other words.
+    /// The text about the other words.
     status: String,
 }
 
 impl Named {
-    /// Whether it is anything; then words that mean nothing are only told of.
+    /// Whether any item was named. Unknown words are an error only if not.
     fn any(&self) -> bool {
         !(self.osds.is_empty() && self.nodes.is_empty() && self.classes.is_empty())
     }
@@ -122,7 +122,7 @@ fn change(call: &mut Call<'_>, flags: u32, words: &[&str], set: bool) -> Outcome
     Ok(Reply::status(status))
 }
 
-/// What has such flags, with their names: `osd.0`, `root default`, `device class 'hdd'`.
+/// The items that have such flags, each with its flags: `osd.0`, `root default`, `device class 'hdd'`.
 pub(super) fn flagged(map: &OsdMap) -> Vec<(String, String)> {
     let osds = map.osd_ids().map(|osd| (format!("osd.{osd}"), map.state(osd).0 & ALL));
     let nodes = map.crush_node_flags.iter().map(|(node, flags)| (node_title(map, *node), *flags));

@@ -1,4 +1,4 @@
-//! `osd new | create`: numbers for OSDs that are to come.
+//! `osd new | create`: reserves ids for future OSDs.
 
 use loligo_cephx::key::CryptoKey;
 use loligo_cephx::keyring::Entry;
@@ -39,14 +39,14 @@ fn wanted(call: &Call<'_>) -> Result<Option<OsdId>, Failure> {
     call.args.has("id").then(|| osd_arg(call, "id")).transpose()
 }
 
-/// What the command's input says: the OSD's key, and what opens its encrypted disk.
+/// The secrets in the command's input: the OSD's key and the key of its encrypted disk.
 struct Secrets {
     key: CryptoKey,
     lockbox: Option<(CryptoKey, String)>,
 }
 
 impl Secrets {
-    /// None without input.
+    /// Parses the input; `None` if there is no input.
     fn given(call: &Call<'_>) -> Result<Option<Self>, Failure> {
         if call.input.is_empty() {
             return Ok(None);

@@ -1,6 +1,6 @@
-//! `osd perf | blocked-by | numa-status | last-stat-seq`: what OSDs report of themselves. In Ceph the manager
-//! answers them, from reports that it collects; here nothing is reported, so that nothing is slow and nobody
-//! waits.
+//! `osd perf | blocked-by | numa-status | last-stat-seq`: OSDs' reports about themselves. In Ceph the
+//! manager answers these commands from reports that it collects. Here OSDs report nothing, so no OSD
+//! shows as slow or blocked.
 
 use loligo_wire::OsdId;
 
@@ -11,7 +11,8 @@ use crate::output::json::{Node, object};
 use crate::output::table::{Align, Table};
 use crate::output::xml;
 
-/// How long the store takes to commit and to apply, which is not measured: 0, as a memstore OSD says.
+/// The store's latencies of commit and apply. They are not measured: the value is 0, as for a memstore
+/// OSD.
 pub(super) fn perf(call: &mut Call<'_>) -> Outcome {
     let osds: Vec<OsdId> = call.state.served_osds().collect();
     let stats = || {
@@ -30,7 +31,7 @@ pub(super) fn perf(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::output(table.to_string()))
 }
 
-/// Which OSDs keep others from serving placement groups: none.
+/// The OSDs that block others' placement groups: none.
 pub(super) fn blocked_by(call: &mut Call<'_>) -> Outcome {
     if call.format != Format::Plain {
         let infos = object! { "osd_blocked_by_infos": Vec::new() };
@@ -40,7 +41,7 @@ pub(super) fn blocked_by(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::output(table.to_string()))
 }
 
-/// A structured answer with the line break that a stock manager puts before its end.
+/// A structured reply with the line break that a stock manager puts before its end.
 fn broken(call: &Call<'_>, node: &Node) -> Reply {
     let before_end = |text: String, end: &str| {
         let at = text.rfind(end).unwrap_or(text.len());
@@ -54,7 +55,7 @@ fn broken(call: &Call<'_>, node: &Node) -> Reply {
     })
 }
 
-/// Where OSDs' networks, disks and processors are, which nobody looks at here.
+/// The NUMA nodes of OSDs' networks, disks and CPUs. They are not determined here.
 pub(super) fn numa_status(call: &mut Call<'_>) -> Outcome {
     let host = metadata::host(call);
     let osds: Vec<OsdId> = call.state.served_osds().collect();
@@ -80,8 +81,8 @@ pub(super) fn numa_status(call: &mut Call<'_>) -> Outcome {
     Ok(call.print(node, plain))
 }
 
-/// The number of an OSD's newest report. What an OSD would report is known at once, so that the newest is
-/// always the one that `ceph tell osd.N flush_pg_stats` has answered.
+/// The number of an OSD's latest report. The statistics are always current, so the latest report is
+/// always the one that `ceph tell osd.N flush_pg_stats` has returned.
 pub(super) fn last_stat_seq(call: &mut Call<'_>) -> Outcome {
     let osd = osd_arg(call, "id")?;
     let seq = if call.state.is_served(osd) { stat_seq(call.state.osdmap(), osd) } else { 0 };
@@ -91,7 +92,8 @@ pub(super) fn last_stat_seq(call: &mut Call<'_>) -> Outcome {
     }
 }
 
-/// As stock numbers reports: since which epoch the OSD is up, and a count below.
+/// The number of a report, as in a stock OSD: the epoch since which the OSD is up, and a count in the
+/// lower 32 bits.
 pub fn stat_seq(map: &loligo_maps::OsdMap, osd: OsdId) -> u64 {
     let up_from = map.osd(osd).map_or(0, |osd| osd.info.up_from.0);
     (u64::from(up_from) << 32) + 1

@@ -1,6 +1,6 @@
 //! `osd pg-temp | primary-temp | pg-upmap | pg-upmap-items | rm-pg-upmap… | force-create-pg`: placement
-//! groups that are somewhere else than CRUSH says. All OSDs have the same store, so that this chooses who
-//! answers, and nothing moves.
+//! groups that are placed elsewhere than by CRUSH. All OSDs share one store: the commands only change
+//! which OSD serves a placement group, and no data moves.
 
 use loligo_maps::Incremental;
 use loligo_wire::{OsdId, PgId};
@@ -16,7 +16,7 @@ pub(super) fn pg_temp(call: &mut Call<'_>) -> Outcome {
     change(call, status, |inc| drop(inc.new_pg_temp.insert(pg, osds)))
 }
 
-/// −1 takes away what was said.
+/// An id of −1 removes the mapping.
 pub(super) fn primary_temp(call: &mut Call<'_>) -> Outcome {
     let pg = existing(call)?;
     let none = call.args.int("id") == Some(-1);
@@ -68,8 +68,8 @@ pub(super) fn rm_upmap_items(call: &mut Call<'_>) -> Outcome {
     })
 }
 
-/// Would make a lost placement group anew. None is lost here, so that the only thing it could do is to lose
-/// one.
+/// Recreates a lost placement group. None is ever lost here, and the command could only destroy one, so
+/// it is refused.
 pub(super) fn force_create(call: &mut Call<'_>) -> Outcome {
     let text = call.args.required("pgid");
     let pg: PgId = text.parse().map_err(|_| Failure::invalid(format!("invalid pgid '{text}'")))?;
@@ -96,7 +96,7 @@ fn existing(call: &Call<'_>) -> Result<PgId, Failure> {
     exists(call, pg).then_some(pg).ok_or_else(|| Failure::missing(format!("pg {pg} does not exist")))
 }
 
-/// The OSDs that are named, each of which must be there.
+/// The OSDs that the command names. Each must exist.
 fn osds(call: &Call<'_>) -> Result<Vec<OsdId>, Failure> {
     let parse = |text: String| {
         let number = text.strip_prefix("osd.").unwrap_or(&text).parse::<i32>();

@@ -1,15 +1,15 @@
-//! `osd set-require-min-compat-client | require-osd-release`: the oldest releases that may take part.
+//! `osd set-require-min-compat-client | require-osd-release`: the oldest releases that may connect.
 
 use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::view;
 
-/// The oldest whose clients understand every map that is made here.
+/// The oldest release whose clients understand every map made here.
 const JEWEL: u8 = 10;
-/// The oldest whose OSDs could be there beside ours.
+/// The oldest release whose OSDs could be in the same cluster as ours.
 const NAUTILUS: u8 = 14;
-/// The release whose monitor this is.
+/// The release that this monitor implements.
 const PACIFIC: u8 = 16;
-/// The releases that `require-osd-release` takes.
+/// The releases that `require-osd-release` accepts.
 pub(super) const OSD_RELEASES: [&str; 5] = ["luminous", "mimic", "nautilus", "octopus", "pacific"];
 
 fn number(name: &str) -> Option<u8> {

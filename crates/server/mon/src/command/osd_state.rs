@@ -1,10 +1,11 @@
 //! `osd in | out | down | reweight | primary-affinity | lost | ok-to-stop | safe-to-destroy | pause |
 //! unpause`: the state of OSDs.
 //!
-//! The map changes as in a stock cluster, and clients learn of every epoch. An OSD that is out takes no
-//! placement groups, so requests wait until it is in again; one that is taken down comes up again at the
-//! monitor's next tick ([`State::revive_osds`](crate::state::State::revive_osds)), as a stock OSD that finds
-//! itself marked down does.
+//! The map changes as in a stock cluster, and clients receive every epoch. An OSD that is out has no
+//! placement groups; if no other OSD can take them, requests wait until it is in again. An OSD that is
+//! marked down comes up again at the monitor's next tick
+//! ([`State::revive_osds`](crate::state::State::revive_osds)), like a stock OSD that finds itself marked
+//! down.
 
 use loligo_maps::{Incremental, MapFlags, OsdMap, OsdSet};
 use loligo_wire::{OsdId, PgId};
@@ -28,8 +29,8 @@ pub(super) fn set_down(call: &mut Call<'_>) -> Outcome {
     each(call, ("is already down", "marked down"), there, Incremental::osd_down)
 }
 
-/// Changes those OSDs of `ids` that are not there yet, in one epoch. The words are a stock monitor's: what an
-/// OSD is that is there already, and what the others were.
+/// Changes those OSDs of `ids` that are not in the wanted state yet, in one epoch. The texts are a stock
+/// monitor's: `already` for OSDs in that state, `done` for the others.
 fn each(
     call: &mut Call<'_>,
     (already, done): (&str, &str),
@@ -54,7 +55,7 @@ fn each(
     Ok(Reply::status(status))
 }
 
-/// The OSDs that words name: `0`, `osd.0`, or `all` and its kin for all there are.
+/// The OSDs that the words name: `0`, `osd.0`, or all for `all`, `any` and `*`.
 fn osds(map: &OsdMap, ids: &[&str]) -> Result<Vec<OsdId>, Failure> {
     if ids.iter().any(|id| matches!(*id, "all" | "any" | "*")) {
         return Ok(map.osd_ids().collect());
@@ -70,7 +71,7 @@ fn osds(map: &OsdMap, ids: &[&str]) -> Result<Vec<OsdId>, Failure> {
     Ok(osds)
 }
 
-/// Stops OSDs, which here would stop everything.
+/// Stops OSDs. Refused for served ones: that would stop the whole server.
 pub(super) fn stop(call: &mut Call<'_>) -> Outcome {
     let map = call.state.osdmap();
     let mut status = String::new();
@@ -90,7 +91,7 @@ pub(super) fn stop(call: &mut Call<'_>) -> Outcome {
 pub(super) fn reweight(call: &mut Call<'_>) -> Outcome {
     let osd = existing(call)?;
     let weight = call.args.float("weight").unwrap_or_default();
-    // A fraction of the full weight; the argument is from 0 to 1.
+    // A fraction of the full weight, from 0 to 1.
     let fixed = OsdMap::fixed_weight(weight);
     call.state.change_osdmap(call.now, |_, inc| inc.osd_weight(osd, fixed))?;
     Ok(Reply::status(format!("reweighted osd.{osd} to {weight} ({fixed:x})")))
@@ -114,7 +115,7 @@ fn existing(call: &Call<'_>) -> Result<OsdId, Failure> {
     }
 }
 
-/// Says that what only this OSD held is lost.
+/// Declares that the data held only by this OSD is lost.
 pub(super) fn lost(call: &mut Call<'_>) -> Outcome {
     if !call.args.flag("yes_i_really_mean_it") {
         let status = "are you SURE?  this might mean real, permanent data loss.  pass --yes-i-really-mean-it if you \
@@ -133,7 +134,7 @@ pub(super) fn lost(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::status(format!("marked osd lost in epoch {epoch}")))
 }
 
-/// Removes OSDs that are down. One that is served here holds all data, and this server is nothing without it.
+/// Removes OSDs that are down. Served OSDs are refused: they hold all data of the server.
 pub(super) fn rm(call: &mut Call<'_>) -> Outcome {
     let map = call.state.osdmap();
     let (mut status, mut removed) = (String::new(), Vec::new());
@@ -156,17 +157,17 @@ pub(super) fn rm(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::status(status))
 }
 
-/// Gives up an OSD's data; its number stays.
+/// Removes an OSD's data and secrets; its id stays.
 pub(super) fn destroy(call: &mut Call<'_>) -> Outcome {
     give_up(call, "destroyed", |call, osd| call.state.destroy_reserved_osd(call.now, osd))
 }
 
-/// Gives up an OSD's data and its number.
+/// Removes an OSD's data, its secrets and its id.
 pub(super) fn purge(call: &mut Call<'_>) -> Outcome {
     give_up(call, "purged", |call, osd| call.state.remove_reserved_osds(call.now, &[osd], true))
 }
 
-/// Ends well with an OSD that there is not, and is refused for one that holds everything.
+/// Succeeds for an OSD that does not exist, and refuses a served one, which holds all data.
 fn give_up(
     call: &mut Call<'_>,
     done: &str,
@@ -215,7 +216,7 @@ fn set_paused(call: &mut Call<'_>, change: fn(MapFlags, MapFlags) -> MapFlags, w
     Ok(Reply::status(format!("pauserd,pausewr is {word}")))
 }
 
-/// Whether placement groups would go on without some OSDs.
+/// Whether all placement groups stay available without some OSDs.
 pub(super) fn ok_to_stop(call: &mut Call<'_>) -> Outcome {
     let map = call.state.osdmap();
     let osds = osds(map, &call.args.texts("ids"))?;
@@ -233,7 +234,7 @@ pub(super) fn ok_to_stop(call: &mut Call<'_>) -> Outcome {
     Err(Failure::new(Errno::EBUSY, status))
 }
 
-/// Whether data would be lost without some OSDs.
+/// Whether no data is lost without some OSDs.
 pub(super) fn safe_to_destroy(call: &mut Call<'_>) -> Outcome {
     let map = call.state.osdmap();
     let osds = osds(map, &call.args.texts("ids"))?;
@@ -244,7 +245,7 @@ pub(super) fn safe_to_destroy(call: &mut Call<'_>) -> Outcome {
         let status = format!("OSD(s) {list} have {held} pgs currently mapped to them. ");
         return Err(Failure::new(Errno::EBUSY, status));
     }
-    // What is out has no placement groups, but its data.
+    // An OSD that is out has no placement groups, but still has data.
     match osds.iter().find(|osd| call.state.is_served(**osd)) {
         Some(osd) => Err(only_one(*osd)),
         None => {
@@ -253,7 +254,7 @@ pub(super) fn safe_to_destroy(call: &mut Call<'_>) -> Outcome {
     }
 }
 
-/// All placement groups and the OSDs that serve them.
+/// All placement groups with their acting OSDs.
 fn pgs(map: &OsdMap) -> impl Iterator<Item = (PgId, OsdSet)> {
     map.pools
         .iter()
@@ -261,7 +262,7 @@ fn pgs(map: &OsdMap) -> impl Iterator<Item = (PgId, OsdSet)> {
         .map(|pg| (pg, map.pg_to_up_acting(pg).acting))
 }
 
-/// How many placement groups the OSDs have.
+/// The distribution of placement groups over OSDs.
 pub(super) fn utilization(call: &mut Call<'_>) -> Outcome {
     let map = call.state.osdmap();
     let counts: Vec<(OsdId, usize)> = map

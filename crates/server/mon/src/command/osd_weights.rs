@@ -1,4 +1,4 @@
-//! `osd reweightn`: weights of many OSDs at once.
+//! `osd reweightn`: sets the weights of many OSDs at once.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use loligo_wire::OsdId;
 
 use super::{Call, Errno, Failure, Outcome, Reply};
 
-/// Takes a JSON object of OSDs' numbers and weights in units of 1/65536, both of them texts.
+/// Parses a JSON object that maps OSD ids to weights in units of 1/65536, both as strings.
 pub(super) fn reweight_many(call: &mut Call<'_>) -> Outcome {
     let text = call.args.required("weights");
     let refused = |errno| Failure::new(errno, format!("unable to parse 'weights' value '{text}'"));

@@ -1,4 +1,4 @@
-//! `pg dump`: what each placement group holds, and sums of that. In Ceph the manager answers it.
+//! `pg dump`: the statistics of each placement group, and their sums. In Ceph, the manager answers it.
 
 use loligo_wire::message::osd::ObjectStatSum;
 use loligo_wire::{OsdId, PgId, PoolId, UTime};
@@ -13,17 +13,17 @@ use crate::output::units::{bytes, stamp};
 use crate::state::State;
 use crate::{PgUsage, Space};
 
-/// The parts that `pg dump_json` may be asked for.
+/// The parts that `pg dump_json` accepts.
 pub(super) const JSON_PARTS: [&str; 6] = ["all", "summary", "sum", "pools", "osds", "pgs"];
 
-/// The parts that may be asked for.
+/// The parts that `pg dump` accepts.
 pub(super) const PARTS: [&str; 8] = ["all", "summary", "sum", "delta", "pools", "osds", "pgs", "pgs_brief"];
 
-/// Follows where sums of omaps are shown.
+/// The note below tables with omap statistics.
 pub(super) const OMAP_NOTE: &str =
     "\n* NOTE: Omap statistics are counted as they change, not gathered during deep scrub.\n";
 
-/// Titles of what a table of sums shows, of pools as of placement groups.
+/// Titles of the columns with sums, for pools and for placement groups.
 const SUM_TITLES: [&str; 10] = [
     "OBJECTS",
     "MISSING_ON_PRIMARY",
@@ -37,7 +37,7 @@ const SUM_TITLES: [&str; 10] = [
     "DISK_LOG",
 ];
 
-/// Which parts are wanted.
+/// The requested parts.
 struct Wanted<'a>(Vec<&'a str>);
 
 impl Wanted<'_> {
@@ -49,13 +49,13 @@ impl Wanted<'_> {
         self.has("all")
     }
 
-    /// The map as a whole, or its sums.
+    /// Whether the whole map or its sums are requested.
     fn map(&self) -> bool {
         self.all() || self.has("sum") || self.has("summary")
     }
 }
 
-/// The same in JSON, whatever is asked for.
+/// `pg dump_json`: the same, always in a structured format.
 pub(super) fn dump_json(call: &mut Call<'_>) -> Outcome {
     if call.format == Format::Plain {
         call.format = Format::Json;
@@ -63,7 +63,7 @@ pub(super) fn dump_json(call: &mut Call<'_>) -> Outcome {
     dump(call)
 }
 
-/// The pools alone, in JSON.
+/// `pg dump_pools_json`: the pools only, always in a structured format.
 pub(super) fn dump_pools(call: &mut Call<'_>) -> Outcome {
     if call.format == Format::Plain {
         call.format = Format::Json;
@@ -123,7 +123,7 @@ fn describe(call: &Call<'_>, pgs: &[PgUsage], wanted: &Wanted<'_>) -> Node {
     node
 }
 
-/// Nothing is counted by the second.
+/// The rates. None are measured.
 fn delta() -> Node {
     let mut node = sums(&[]);
     node.push("stamp_delta", "0.000000");
@@ -142,7 +142,7 @@ pub(super) fn pool_stats(call: &Call<'_>, pgs: &[PgUsage]) -> Node {
     Node::array(call.state.osdmap().pools.keys().map(of))
 }
 
-/// What some placement groups hold together.
+/// The sums over some placement groups.
 pub(super) fn sums(pgs: &[PgUsage]) -> Node {
     let entries: u64 = pgs.iter().map(|pg| pg.log_entries).sum();
     object! {
@@ -151,7 +151,7 @@ pub(super) fn sums(pgs: &[PgUsage]) -> Node {
     }
 }
 
-/// The sum of what is counted here at all.
+/// Sums the statistics that are maintained here.
 fn total(pgs: &[PgUsage]) -> ObjectStatSum {
     pgs.iter().map(|pg| pg.sum).fold(ObjectStatSum::default(), |all, pg| ObjectStatSum {
         num_bytes: all.num_bytes + pg.num_bytes,
@@ -229,7 +229,7 @@ pub(super) fn pg_stat(state: &State, now: UTime, pg: &PgUsage) -> Node {
     node
 }
 
-/// What is said of a placement group's scrubs, in several outputs.
+/// Adds the fields on a placement group's scrubs, which several outputs share.
 pub(super) fn scrub_fields(node: &mut Node, state: &State, pg: &PgUsage) {
     let [at, deep_at, clean_at] = scrub_stamps(state, pg);
     let scrubs = &pg.scrubs;
@@ -244,13 +244,13 @@ pub(super) fn scrub_fields(node: &mut Node, state: &State, pg: &PgUsage) {
     }
 }
 
-/// When the newest scrub, deep scrub and scrub without errors ended. What was never done counts from the
-/// pool's beginning.
+/// When the latest scrub, deep scrub and scrub without errors ended; the pool's creation if there was
+/// none.
 pub(super) fn scrub_stamps(state: &State, pg: &PgUsage) -> [String; 3] {
     scrub_times(state, pg).map(stamp)
 }
 
-/// The same as times.
+/// The same, as times.
 pub(super) fn scrub_times(state: &State, pg: &PgUsage) -> [UTime; 3] {
     let created = state.osdmap().pool(pg.pg.pool).map(|pool| pool.create_time).unwrap_or_default();
     [pg.scrubs.at, pg.scrubs.deep_at, pg.scrubs.clean_at].map(|at| at.max(created))
@@ -272,7 +272,7 @@ fn placement(state: &State, pg: PgId) -> Node {
     }
 }
 
-/// -1 stands for none.
+/// Returns -1 for none.
 fn number(osd: Option<OsdId>) -> i32 {
     osd.map_or(-1, |osd| osd.0)
 }
@@ -282,7 +282,7 @@ fn name(pg: PgId) -> String {
     pg.to_string()
 }
 
-/// In the order of a stock manager.
+/// The statistics, in the order of a stock manager.
 fn stat_sum(sum: &ObjectStatSum) -> Node {
     let fields = [
         ("num_bytes", sum.num_bytes),
@@ -350,7 +350,7 @@ fn osd_stats(call: &Call<'_>) -> Node {
     Node::array(call.state.osdmap().osd_ids().map(|id| osd_stat(call, Some(id))))
 }
 
-/// Of one OSD, or of all.
+/// The statistics of one OSD, or of all.
 pub(super) fn osd_stat(call: &Call<'_>, osd: Option<OsdId>) -> Node {
     let map = call.state.osdmap();
     let osds = map.osd_ids().count();
@@ -443,7 +443,7 @@ fn pools_text(call: &Call<'_>, pgs: &[PgUsage]) -> String {
     table.to_string()
 }
 
-/// The OSDs, in brackets, and the first of them.
+/// The up and acting OSDs, each as a list in brackets followed by the primary.
 pub(super) fn placed_cells(call: &Call<'_>, pg: PgId) -> [String; 4] {
     let placed = call.state.osdmap().pg_to_up_acting(pg);
     let listed = |osds: &[OsdId]| {

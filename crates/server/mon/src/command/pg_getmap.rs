@@ -1,4 +1,4 @@
-//! `pg getmap`: what `pg dump` shows, encoded as a manager keeps it.
+//! `pg getmap`: the content of `pg dump`, encoded as a manager's map.
 
 use az::SaturatingAs as _;
 use loligo_wire::message::osd::{OsdStat, PgMap, PgStat, StoreStatfs, pg_state};
@@ -65,7 +65,7 @@ fn pg_stat(call: &Call<'_>, pg: &PgUsage) -> PgStat {
     }
 }
 
-/// The bits of the words that [`PgUsage::state`] puts together.
+/// The bits for the words of [`PgUsage::state`].
 fn state(pg: &PgUsage) -> u64 {
     let scrubbing = match pg.scrubs.running {
         None => 0,

@@ -1,4 +1,5 @@
-//! `pg ls` and its kin: some of the placement groups, with what they hold. In Ceph the manager answers them.
+//! `pg ls` and similar commands: a selection of placement groups with their statistics. In Ceph, the
+//! manager answers them.
 
 use loligo_wire::{OsdId, PoolId};
 
@@ -11,7 +12,7 @@ use crate::output::table::{Align, Table};
 use crate::output::units::age_of;
 use crate::text;
 
-/// What a placement group may be, as a manager of 16.2.15 lists it.
+/// The states of placement groups, as a manager of 16.2.15 lists them.
 const STATES: &str = "stale+creating+active+activating+clean+recovery_wait+recovery_toofull+recovering+forced_recovery+down+\
     recovery_unfound+backfill_unfound+undersized+degraded+remapped+premerge+scrubbing+deep+inconsistent+peering+repair+\
     backfill_wait+backfilling+forced_backfill+backfill_toofull+incomplete+peered+snaptrim+snaptrim_wait+snaptrim_error";
@@ -28,7 +29,8 @@ pub(super) fn ls_by_pool(call: &mut Call<'_>) -> Outcome {
     list(call, Some(pool), None)
 }
 
-/// With one OSD its placement groups are those of which it is the first.
+/// `pg ls-by-osd` and `pg ls-by-primary`. Both list the placement groups whose acting set contains the
+/// OSD.
 pub(super) fn ls_by_osd(call: &mut Call<'_>) -> Outcome {
     let pool = pool_arg(call)?;
     let osd = osd_arg(call, "osd")?;
@@ -57,11 +59,11 @@ fn list(call: &mut Call<'_>, pool: Option<PoolId>, osd: Option<OsdId>) -> Outcom
     Ok(call.print(|call| describe(call, &pgs), |call| text(call, &pgs)))
 }
 
-/// In which states placement groups are wanted; `None`: in all.
+/// The requested states; `None` for all.
 struct Wanted(Option<Vec<String>>);
 
 impl Wanted {
-    /// As a stock manager, it looks at the words from the last to the first.
+    /// Parses the words from the last to the first, like a stock manager.
     fn of(states: &[&str]) -> Result<Self, Failure> {
         for state in states.iter().rev() {
             if *state == "all" {
@@ -76,7 +78,7 @@ impl Wanted {
         Ok(Self((!states.is_empty()).then_some(words)))
     }
 
-    /// Whether a state has one of the words.
+    /// Whether a state contains one of the words.
     fn has(&self, state: &str) -> bool {
         self.0.as_ref().is_none_or(|wanted| state.split('+').any(|own| wanted.iter().any(|word| word == own)))
     }
@@ -117,8 +119,8 @@ fn text(call: &Call<'_>, pgs: &[PgUsage]) -> String {
     let (epoch, since) = (call.state.osdmap().epoch, call.state.started());
     for pg in pgs {
         let [up, up_primary, acting, acting_primary] = placed_cells(call, pg.pg);
-        // Without the objects that the first one misses, and the part of the log that is on disk: it is all
-        // of it.
+        // Leaves out the objects missing on the primary, and the on-disk part of the log, which is the
+        // whole log.
         let mut sums = sum_cells(std::slice::from_ref(pg));
         sums.remove(1);
         sums.pop();
@@ -142,7 +144,7 @@ fn text(call: &Call<'_>, pgs: &[PgUsage]) -> String {
 mod tests {
     use super::*;
 
-    /// The answers are those of a manager of 16.2.15.
+    /// The results are those of a manager of 16.2.15.
     #[test]
     fn states_are_alternatives() {
         let wants = |states: &[&str]| {

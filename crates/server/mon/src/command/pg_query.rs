@@ -1,4 +1,4 @@
-//! What an OSD tells of a placement group: `ceph pg PGID query`.
+//! `ceph pg PGID query`: an OSD's report on a placement group.
 
 use loligo_wire::{OsdId, UTime};
 
@@ -8,7 +8,7 @@ use crate::output::json::{Node, object};
 use crate::output::units::stamp;
 use crate::state::State;
 
-/// All of it, in a stock OSD's order. What would tell of copies, of recovery and of cache tiers is empty.
+/// The whole report, in a stock OSD's order. The parts on copies, recovery and cache tiers are empty.
 pub fn pg_query(state: &State, pg: &PgUsage, now: UTime) -> Node {
     let map = state.osdmap();
     let placed = map.pg_to_up_acting(pg.pg);
@@ -68,7 +68,7 @@ fn history(state: &State, pg: &PgUsage, since: u32) -> Node {
     node
 }
 
-/// As in `pg dump`, where the name stands in front.
+/// The statistics of `pg dump`, without the name.
 fn stats(state: &State, pg: &PgUsage, now: UTime) -> Node {
     match pg_stat(state, now, pg) {
         Node::Object(fields) => Node::Object(fields.into_iter().filter(|(name, _)| name != "pgid").collect()),

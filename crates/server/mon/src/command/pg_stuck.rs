@@ -1,10 +1,10 @@
-//! `pg dump_stuck`: placement groups that have not been what they should be for long. Here all are active and
-//! clean.
+//! `pg dump_stuck`: placement groups that have been in a bad state for long. Here all are always active
+//! and clean.
 
 use super::{Call, Outcome, Reply};
 use crate::output::Format;
 
-/// What a placement group may be stuck in.
+/// The states in which a placement group may be stuck.
 pub(super) const STUCK: [&str; 5] = ["inactive", "unclean", "stale", "undersized", "degraded"];
 
 pub(super) fn dump(call: &mut Call<'_>) -> Outcome {

@@ -30,7 +30,8 @@ fn create_erasure(call: &mut Call<'_>, name: &str, pg_num: u32) -> Result<Create
 }
 
 fn create_replicated(call: &mut Call<'_>, name: &str, pg_num: u32) -> Result<Created, Failure> {
-    // The rule's name stands where an erasure-coded pool has its profile, or behind it.
+    // A replicated pool's rule is in the argument for the profile of an erasure-coded pool, or in the
+    // next one.
     let named = call.args.text("rule").or_else(|| call.args.text("erasure_code_profile"));
     let rule =
         named.filter(|rule| !rule.is_empty()).map(|rule| rule_number(&call.state.osdmap().crush, rule));
@@ -56,7 +57,7 @@ fn kind_word(is_erasure: bool) -> &'static str {
     if is_erasure { "erasure" } else { "replicated" }
 }
 
-/// The number of a rule that a replicated pool shall have.
+/// The number of a rule for a replicated pool.
 fn rule_number(crush: &CrushMap, name: &str) -> Result<u8, Failure> {
     let missing = || Failure::missing(format!("specified rule {name} doesn't exist"));
     let rule = crush.rule_by_name(name).ok_or_else(missing)?;
@@ -64,7 +65,7 @@ fn rule_number(crush: &CrushMap, name: &str) -> Result<u8, Failure> {
     number.ok_or_else(|| Failure::invalid(format!("crush rule {rule} type does not match pool")))
 }
 
-/// How many copies a pool may have.
+/// Checks the number of copies of a pool.
 pub(super) fn check_size(state: &State, size: i64) -> Result<u8, Failure> {
     let max = state.size_max();
     let fits = u8::try_from(size).ok().filter(|size| (1..=max).contains(size));

@@ -1,4 +1,4 @@
-//! `osd pool application …`: who uses a pool.
+//! `osd pool application …`: the applications that use a pool.
 
 use std::collections::BTreeMap;
 
@@ -92,7 +92,7 @@ fn apps_of(call: &Call<'_>, id: PoolId) -> Apps {
     call.state.osdmap().pool(id).map(|pool| pool.application_metadata.clone()).unwrap_or_default()
 }
 
-/// The pool's number, if the application is enabled there.
+/// The pool's id, if the application is enabled there.
 fn enabled(call: &Call<'_>, name: &str, app: &str) -> Result<PoolId, Failure> {
     let id = call.state.pool_id(name)?;
     match apps_of(call, id).contains_key(text::to_bytes(app).as_slice()) {

@@ -1,7 +1,7 @@
-//! The settings that few pools have (`pool_opts_t`): which there are, what they may be, how they are shown.
+//! Optional settings of pools (`pool_opts_t`): their names, types, bounds and output.
 //!
-//! What they say of recovery, compression and checksums concerns OSDs that do such things; here it is kept
-//! and shown. So is what they say of scrubs, which go by the options `osd_scrub_…` alone.
+//! Settings on recovery, compression and checksums concern OSDs that implement these; here they are only
+//! stored and shown. So are the settings on scrubs, which only follow the options `osd_scrub_…`.
 
 use az::SaturatingAs as _;
 use loligo_conf::table::parse_size;
@@ -18,23 +18,23 @@ pub(super) struct PoolSetting {
     kind: Kind,
 }
 
-/// What a setting may be. The checks and their words are those of a monitor of 16.2.15.
+/// The type of a setting. The checks and their texts are those of a monitor of 16.2.15.
 enum Kind {
     /// Any text.
     Text,
-    /// One of these words, and what a monitor calls such a setting where it is none of them.
+    /// One of these words, and a monitor's name for the setting in its errors.
     Word(&'static [&'static str], &'static str),
-    /// A whole number, and what a monitor calls it where it is none.
+    /// An integer, and a monitor's name for the type in its errors.
     Int(&'static str),
-    /// A whole number with a binary unit, and what a monitor calls it.
+    /// An integer with a binary unit, and a monitor's name for the type in its errors.
     Size(&'static str),
-    /// A kind of checksums, by name; kept as a number.
+    /// A checksum type by name; stored as a number.
     Checksum,
     /// A number from 0 to 1.
     Ratio,
     /// Any number.
     Double,
-    /// The name of a pool; kept as a number.
+    /// The name of a pool; stored as its id.
     Pool,
 }
 
@@ -45,7 +45,7 @@ const fn setting(name: &'static str, key: i32, kind: Kind) -> PoolSetting {
     PoolSetting { name, key: PoolOptKey(key), kind }
 }
 
-/// All of them, in the order in which `osd pool get … all` shows them.
+/// All settings, in the order in which `osd pool get … all` shows them.
 #[rustfmt::skip] // a table
 pub(super) static SETTINGS: [PoolSetting; 23] = [
     setting("scrub_min_interval", 0, Kind::Double),
@@ -73,13 +73,13 @@ pub(super) static SETTINGS: [PoolSetting; 23] = [
     setting("pg_num_max", 23, Kind::Int(INT)),
 ];
 
-/// The names of checksums; their numbers begin with 1.
+/// The names of checksum types; their numbers start at 1.
 const CHECKSUMS: [&str; 6] = ["none", "xxhash32", "xxhash64", "crc32c", "crc32c_16", "crc32c_8"];
-/// The word that takes a text away; numbers are taken away by 0.
+/// The word that removes a text setting. Number settings are removed with 0.
 pub(super) const UNSET: &str = "unset";
-/// How far a pool's recovery may be preferred or put off.
+/// Maximum absolute value of a pool's recovery priority.
 const PRIORITY_MAX: i64 = 10;
-/// How much more than its share the autoscaler may give a pool.
+/// Maximum factor by which the autoscaler may favor a pool.
 const BIAS_MAX: f64 = 1000.0;
 
 impl PoolSetting {
@@ -97,7 +97,7 @@ impl PoolSetting {
         })
     }
 
-    /// Its value in a pool, as `osd pool get` shows it: checksums have names there.
+    /// Its value in a pool, as `osd pool get` shows it: checksum types by name.
     pub(super) fn shown(&self, pool: &PgPool) -> Option<Node> {
         let value = self.value(pool)?;
         let (Kind::Checksum, Node::Int(number)) = (&self.kind, &value) else { return Some(value) };
@@ -106,7 +106,7 @@ impl PoolSetting {
         Some(name.map_or(value, |name| Node::from(*name)))
     }
 
-    /// Puts a value into a pool; `None` takes it away.
+    /// Sets the value in a pool; `None` removes it.
     pub(super) fn put(&self, pool: &mut PgPool, value: Option<PoolOpt>) {
         match value {
             Some(value) => drop(pool.opts.0.insert(self.key, value)),
@@ -114,7 +114,7 @@ impl PoolSetting {
         }
     }
 
-    /// The value that a text stands for; `None` if the setting goes.
+    /// Parses a value; `None` if the setting is to be removed.
     pub(super) fn parse(
         &self,
         call: &Call<'_>,
@@ -175,7 +175,7 @@ impl PoolSetting {
     }
 }
 
-/// What a pool has of them, by name, as `osd dump` shows it.
+/// The settings of a pool, by name, as `osd dump` shows them.
 pub(super) fn options(pool: &PgPool) -> Vec<(&'static str, Node)> {
     let mut set: Vec<_> =
         SETTINGS.iter().filter_map(|setting| Some((setting.name, setting.value(pool)?))).collect();
@@ -183,7 +183,7 @@ pub(super) fn options(pool: &PgPool) -> Vec<(&'static str, Node)> {
     set
 }
 
-/// The answer where a pool does not have a setting.
+/// The error for a setting that a pool does not have.
 pub(super) fn not_set(name: &str, pool: &str) -> Failure {
     Failure::new(Errno::ENOENT, format!("option '{name}' is not set on pool '{pool}'"))
 }
@@ -196,7 +196,7 @@ fn float(x: f64) -> Option<PoolOpt> {
     (x != 0.0).then_some(PoolOpt::Double(x))
 }
 
-/// A whole number; `what` is what a monitor calls it where it is none.
+/// Parses an integer; `what` is a monitor's name for the type in its errors.
 pub(super) fn integer(what: &str, val: &str) -> Result<i64, Failure> {
     val.parse().map_err(|_| {
         let why = format!("Expected option value to be integer, got '{val}'");
@@ -210,7 +210,7 @@ fn double(what: &str, val: &str) -> Result<f64, Failure> {
     if let Some(x) = numeric(val) {
         return Ok(x);
     }
-    // A number with something behind it is another fault than no number at all.
+    // A number with trailing characters gets another error than a text without a number.
     let begins = (1..val.len()).filter_map(|end| val.get(..end)).any(|begin| numeric(begin).is_some());
     Err(refused(match begins {
         true => format!("garbage at end of string. got: '{val}'"),

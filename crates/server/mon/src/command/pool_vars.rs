@@ -11,7 +11,7 @@ use crate::state::State;
 use crate::state::erasure::Code;
 use crate::view;
 
-/// Which of the commands know a setting.
+/// The commands that support a setting.
 #[derive(Clone, Copy)]
 enum Known {
     Both,
@@ -81,9 +81,9 @@ const VARS: [(&str, Known); 59] = [
     (EIO, Known::Both),
     ("all", Known::Get),
 ];
-/// What `osd pool get` knows.
+/// The settings that `osd pool get` accepts.
 pub(super) const READABLE: [&str; 58] = known_to(Known::Get);
-/// What `osd pool set` changes.
+/// The settings that `osd pool set` accepts.
 pub(super) const WRITABLE: [&str; 57] = known_to(Known::Set);
 
 const fn known_to<const N: usize>(command: Known) -> [&'static str; N] {
@@ -101,10 +101,10 @@ const fn known_to<const N: usize>(command: Known) -> [&'static str; N] {
     names
 }
 
-/// A setting of later releases than the rest: operations on the pool's objects fail with EIO.
+/// A setting from later releases than the others: operations on the pool's objects fail with EIO.
 const EIO: &str = "eio";
 
-/// Settings of tiers of caches, which pools here are not.
+/// Settings of cache tiers, which do not exist here.
 const OF_TIERS: [&str; 15] = [
     "hit_set_type",
     "hit_set_period",
@@ -131,7 +131,7 @@ pub(super) fn get(call: &mut Call<'_>) -> Outcome {
     let map = call.state.osdmap();
     let Some(pool) = map.pool(id) else { return Ok(Reply::default()) };
     let values = match call.args.required("var") {
-        // As in the release that the rest is of.
+        // As in the release of the other settings.
         "all" => READABLE
             .iter()
             .filter(|var| **var != EIO)
@@ -149,7 +149,7 @@ pub(super) fn get(call: &mut Call<'_>) -> Outcome {
     Ok(call.print(node, plain))
 }
 
-/// One setting, or why there is none.
+/// The value of one setting, or the reason why there is none.
 fn one(map: &OsdMap, pool: &PgPool, name: &str, var: &str) -> Result<(&'static str, Node), Failure> {
     let eacces = |kind| {
         Failure::new(Errno::EACCES, format!("pool '{name}' is not a {kind} pool: variable not applicable"))
@@ -189,7 +189,7 @@ fn value(map: &OsdMap, pool: &PgPool, var: &str) -> Option<Node> {
     })
 }
 
-/// A value for people. One boolean is printed as a number there, as Ceph does.
+/// A value for people. As in Ceph, one boolean prints as a number.
 fn bare(var: &str, value: &Node) -> String {
     match value {
         Node::Str(text) => text.clone(),
@@ -198,7 +198,7 @@ fn bare(var: &str, value: &Node) -> String {
     }
 }
 
-/// The flag that a setting is.
+/// The flag for a setting, if it is one.
 fn flag(var: &str) -> Option<PoolFlags> {
     Some(match var {
         "hashpspool" => PoolFlags::HASHPSPOOL,
@@ -229,12 +229,12 @@ pub(super) fn set(call: &mut Call<'_>) -> Outcome {
     }))
 }
 
-/// A change of a pool that was found to be possible.
+/// A validated change of a pool.
 enum Change {
     /// See [`State::set_pg_num`](crate::state::State::set_pg_num).
     PgNum(u32),
     PgpNum(u32),
-    /// With the fewest copies that I/O goes on with.
+    /// The number of copies. Also sets the minimum for I/O.
     Size(u8),
     MinSize(u8),
     Rule(u8),
@@ -293,7 +293,7 @@ fn parse_change(call: &Call<'_>, pool: &PgPool, var: &str, val: &str) -> Result<
     }
 }
 
-/// The least and the greatest number of copies.
+/// The range of the number of copies.
 const SIZES: std::ops::RangeInclusive<i64> = 1..=10;
 
 fn size(call: &Call<'_>, pool: &PgPool, val: &str) -> Result<Change, Failure> {
@@ -317,7 +317,7 @@ fn size(call: &Call<'_>, pool: &PgPool, val: &str) -> Result<Change, Failure> {
     Ok(Change::Size(size))
 }
 
-/// Overwrites cannot be taken back: there may be objects that were overwritten.
+/// Overwrites cannot be disabled: there may already be overwritten objects.
 fn ec_overwrites(pool: &PgPool, val: &str) -> Result<Change, Failure> {
     if !pool.is_erasure() {
         return Err(Failure::invalid("ec overwrites can only be enabled for an erasure coded pool"));
@@ -356,7 +356,7 @@ fn crush_rule(crush: &CrushMap, pool: &PgPool, name: &str) -> Result<Change, Fai
 
 fn pg_num(pool: &PgPool, number: i64) -> Result<Change, Failure> {
     may_change_pgs(pool, "pg_num")?;
-    // What is out of range for a number of placement groups is refused with what is out of the pool's range.
+    // A number that does not fit gets the same error as one outside the pool's range.
     Ok(Change::PgNum(u32::try_from(number).unwrap_or(0)))
 }
 

@@ -1,4 +1,4 @@
-//! `osd pool set-quota | get-quota`: how much a pool may hold.
+//! `osd pool set-quota | get-quota`: the maximum content of a pool.
 
 use loligo_conf::unit_power;
 
@@ -6,11 +6,10 @@ use super::{Call, Failure, Outcome, Reply};
 use crate::output::json::object;
 use crate::output::units::{bytes, count};
 
-/// What `osd pool set-quota` changes.
+/// The bounds that `osd pool set-quota` accepts.
 pub(super) const FIELDS: [&str; 2] = ["max_objects", "max_bytes"];
 
-/// Sets one of the bounds; 0 takes it away. What becomes of the pool's flags is told by
-/// [`crate::state::State::check_quotas`].
+/// Sets one of the bounds; 0 removes it. [`crate::state::State::check_quotas`] updates the pool's flags.
 pub(super) fn set(call: &mut Call<'_>) -> Outcome {
     let (pool, field, given) =
         (call.args.required("pool"), call.args.required("field"), call.args.required("val"));
@@ -55,7 +54,7 @@ pub(super) fn get(call: &mut Call<'_>) -> Outcome {
     Ok(call.print(node, plain))
 }
 
-/// What the letters behind a number mean.
+/// The meaning of the unit after a number.
 #[derive(Clone, Copy)]
 enum Units {
     /// `K` is 1,000.
@@ -65,7 +64,7 @@ enum Units {
 }
 
 impl Units {
-    /// A number with a unit; the errors are a stock monitor's.
+    /// Parses a number with a unit. The errors are a stock monitor's.
     fn parse(self, text: &str) -> Result<u64, String> {
         let end = text.find(|c: char| !c.is_ascii_digit() && !matches!(c, '-' | '+')).unwrap_or(text.len());
         let (number, unit) = text.split_at(end);

@@ -1,4 +1,4 @@
-//! `report`: all that the monitor knows, in one answer.
+//! `report`: the monitor's complete state in one output.
 
 use loligo_maps::OsdMap;
 
@@ -6,7 +6,7 @@ use super::{Call, Outcome, crush_dump, health, metadata, mon, osd_dump, pg_dump,
 use crate::output::json::{Node, object};
 use crate::output::units::stamp;
 
-/// What a stock monitor starts the checksum of a report with: its port before there was IANA's.
+/// The seed of a report's checksum in a stock monitor: the monitor's port before IANA assigned one.
 const CHECKSUM_SEED: u32 = 6_789;
 
 pub(super) fn report(call: &mut Call<'_>) -> Outcome {
@@ -48,7 +48,7 @@ fn describe(call: &Call<'_>) -> Node {
     node
 }
 
-/// Nothing here is ever out of date.
+/// The last clean epochs: always the current one.
 fn clean_epochs(call: &Call<'_>, map: &OsdMap) -> Node {
     let pools = map.pools.keys().map(|id| object! { "poolid": id.0, "floor": map.epoch.0 });
     let osds = call.state.served_osds().map(|osd| object! { "id": osd.0, "epoch": map.epoch.0 });

@@ -1,5 +1,5 @@
-//! `osd reweight-by-utilization | reweight-by-pg` and their trials: OSDs that have more than the others take
-//! less.
+//! `osd reweight-by-utilization | reweight-by-pg` and their dry runs: lower the weights of OSDs with
+//! more than the average.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,19 +11,19 @@ use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::number::whole;
 use crate::output::json::{Node, object};
 
-/// Percent of the average from which on an OSD has too much.
+/// Percentage of the average from which an OSD is overloaded.
 const OVERLOAD_DEFAULT: i64 = 120;
-/// How much a weight changes at most.
+/// Maximum change of a weight.
 const MAX_CHANGE_DEFAULT: f64 = 0.05;
-/// How many weights change at most.
+/// Maximum number of weights that change.
 const MAX_OSDS_DEFAULT: i64 = 4;
-/// Placement groups that an OSD must have on average for the counts to mean something
+/// Minimum average number of placement groups of an OSD: below it the counts say too little
 /// (`mon_reweight_min_pgs_per_osd`).
 const MIN_PGS_PER_OSD: f64 = 10.0;
-/// Bytes that must be in use on average for the same (`mon_reweight_min_bytes_per_osd`).
+/// Minimum average of used bytes of an OSD, for the same reason (`mon_reweight_min_bytes_per_osd`).
 const MIN_BYTES_PER_OSD: u64 = 100 << 20;
 
-/// What an OSD has, of what it is measured by.
+/// The load of an OSD.
 struct Load {
     osd: OsdId,
     weight: u32,
@@ -179,7 +179,7 @@ fn reweight(call: &mut Call<'_>, limits: &Limits, loads: &[Load], average: f64) 
     Ok(Reply { status: String::new(), ..reply })
 }
 
-/// New weights: those with the most to spare or too much first, and of each a step.
+/// The new weights, starting with the most loaded OSD. Each changes by at most one step.
 fn changes<'a>(limits: &Limits, loads: &'a [Load], average: f64, bound: f64) -> Vec<(&'a Load, u32)> {
     let step = OsdMap::fixed_weight(limits.max_change);
     let mut sorted: Vec<&Load> = loads.iter().collect();
@@ -188,7 +188,7 @@ fn changes<'a>(limits: &Limits, loads: &'a [Load], average: f64, bound: f64) -> 
         let fair = whole(f64::from(load.weight) * average / load.utilization).saturating_as::<u32>();
         let weight = match load.utilization {
             used if used >= bound => fair.max(load.weight.saturating_sub(step)),
-            // Only one that takes less than its share can take more.
+            // Only an OSD below its full weight can take more.
             used if used > 0.0
                 && used < average
                 && load.weight < OsdMap::WEIGHT_IN
@@ -203,11 +203,11 @@ fn changes<'a>(limits: &Limits, loads: &'a [Load], average: f64, bound: f64) -> 
     sorted.iter().filter_map(change).take(limits.max_osds).collect()
 }
 
-/// What new weights would do to placement groups.
+/// The effect of new weights on placement groups.
 struct Moves {
     moved: usize,
     total: usize,
-    /// Of each OSD that is in: how many it has, and would have.
+    /// For each OSD that is in: its current and its new number.
     counts: Vec<(OsdId, usize, usize)>,
 }
 

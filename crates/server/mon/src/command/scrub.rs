@@ -1,12 +1,13 @@
-//! `pg scrub | deep-scrub | repair`, and the same of OSDs and pools; `pg force-recovery` and its kin, which
-//! find nothing to do where all placement groups are clean. In Ceph the manager answers them.
+//! `pg scrub | deep-scrub | repair`, and the same for OSDs and pools; `pg force-recovery` and similar
+//! commands, which have no effect because all placement groups are clean. In Ceph, the manager answers
+//! them.
 
 use loligo_wire::{OsdId, PgId, PoolId};
 
 use super::{Call, Errno, Failure, Outcome, Reply};
 use crate::Scrub;
 
-/// Which scrub a command is about, by its last word.
+/// The kind of scrub, from the command's last word.
 fn kind(call: &Call<'_>) -> Scrub {
     match call.args.prefix().unwrap_or_default().rsplit(' ').next() {
         Some("deep-scrub") => Scrub::Deep,
@@ -29,7 +30,7 @@ pub(super) fn pg(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::status(format!("instructing pg {pg} on osd.{primary} to {}", kind.word())))
 }
 
-/// All placement groups of which an OSD is the first.
+/// Scrubs all placement groups with an OSD as primary.
 pub(super) fn osd(call: &mut Call<'_>) -> Outcome {
     let (map, who) = (call.state.osdmap(), call.args.required("who"));
     let osds = match who {
@@ -54,7 +55,7 @@ fn up_osd(call: &Call<'_>, who: &str) -> Result<OsdId, Failure> {
     }
 }
 
-/// All placement groups of pools.
+/// Scrubs all placement groups of pools.
 pub(super) fn pool(call: &mut Call<'_>) -> Outcome {
     let pgs = pgs_of_pools(call)?;
     call.pgs.scrub(&pgs, kind(call));
@@ -86,7 +87,7 @@ fn existing(call: &Call<'_>, name: &str) -> Result<PgId, Failure> {
     }
 }
 
-/// `pg [cancel-]force-recovery | [cancel-]force-backfill`: nothing is recovered or backfilled here.
+/// `pg [cancel-]force-recovery | [cancel-]force-backfill`: nothing is ever recovered or backfilled here.
 pub(super) fn force(call: &mut Call<'_>) -> Outcome {
     let mut pgs = Vec::new();
     let mut status = String::new();
@@ -99,7 +100,7 @@ pub(super) fn force(call: &mut Call<'_>) -> Outcome {
     Ok(Reply::status(status + &not_forced(call, &pgs)))
 }
 
-/// The same of all placement groups of pools.
+/// The same for all placement groups of pools.
 pub(super) fn force_pools(call: &mut Call<'_>) -> Outcome {
     let pgs = pgs_of_pools(call)?;
     Ok(Reply::status(not_forced(call, &pgs)))
@@ -117,12 +118,12 @@ fn not_forced(call: &Call<'_>, pgs: &[PgId]) -> String {
     each + "\n"
 }
 
-/// `pg debug unfound_objects_exist | degraded_pgs_exist`: there never are any.
+/// `pg debug unfound_objects_exist | degraded_pgs_exist`: there are never any.
 pub(super) fn debug(_: &mut Call<'_>) -> Outcome {
     Ok(Reply::output("FALSE\n"))
 }
 
-/// `pg repeer`: there is no other copy to agree with.
+/// `pg repeer`: there is no other copy to peer with.
 pub(super) fn repeer(call: &mut Call<'_>) -> Outcome {
     existing(call, call.args.required("pgid"))?;
     let status = "not enough up OSDs in the cluster to force repeer";

@@ -1,5 +1,5 @@
-//! What commands look like: the table that the `ceph` program asks for first (`get_command_descriptions`), to
-//! check what it is told and to know how to send it.
+//! Signatures of commands. The `ceph` program first requests this table (`get_command_descriptions`), to
+//! check its command line and to encode the command.
 
 use loligo_cephx::caps::Perms;
 
@@ -8,35 +8,35 @@ use crate::output::json::{Node, object};
 
 /// A command.
 pub struct Command {
-    /// The words that name it.
+    /// The words of its name.
     pub prefix: &'static str,
-    /// What follows them.
+    /// Its arguments.
     pub args: &'static [Arg],
-    /// What it does.
+    /// The help text.
     pub help: &'static str,
-    /// The part of the monitor that a capability must open (`allow service=osd r`).
+    /// The monitor service to which a capability must give access (`allow service=osd r`).
     pub module: &'static str,
-    /// What it needs there: of `r`, `w` and `x`. Whatever concerns keys needs `x`.
+    /// The permissions needed there: some of `r`, `w` and `x`. Commands on keys need `x`.
     pub perm: &'static str,
-    /// Whether an alias that tools should not use any more.
+    /// Whether it is an alias that tools should not use any more.
     pub deprecated: bool,
-    /// Whether its JSON on one line ends without a newline, as stock's does.
+    /// Whether its single-line JSON ends without a newline, as in a stock monitor.
     pub bare: bool,
-    /// Whether it is a manager's module's, and the module is not there.
+    /// Whether it belongs to a manager module, none of which exists here.
     pub is_absent: bool,
-    /// Carries it out.
+    /// The function that runs it.
     pub run: fn(&mut Call<'_>) -> Outcome,
 }
 
 /// An argument.
 pub struct Arg {
-    /// Its name in the JSON.
+    /// Its field name in the JSON.
     pub name: &'static str,
-    /// What it is.
+    /// Its type.
     pub kind: ArgKind,
     /// Whether it must be given.
     pub required: bool,
-    /// Whether it takes all that follows.
+    /// Whether it is repeatable and takes all remaining words.
     pub many: bool,
 }
 
@@ -44,23 +44,23 @@ pub struct Arg {
 pub enum ArgKind {
     /// Any text.
     Text,
-    /// Text of these characters.
+    /// Text with only these characters.
     TextOf(&'static str),
-    /// An integer, perhaps with a least value.
+    /// An integer, possibly with a minimum.
     Int {
-        /// The least value.
+        /// The minimum.
         min: Option<i64>,
     },
-    /// A number, perhaps with a least value.
+    /// A number, possibly with a minimum.
     Float {
-        /// The least value.
+        /// The minimum.
         min: Option<f64>,
     },
     /// A number from 0 to 1.
     Fraction,
     /// `--NAME`, with underscores turned into hyphens.
     Bool,
-    /// One of some words.
+    /// One of these words.
     Choice(&'static [&'static str]),
     /// A pool's name.
     Pool,
@@ -70,7 +70,7 @@ pub enum ArgKind {
     OsdName,
     /// `POOL.SEED`.
     Pg,
-    /// The name that an OSD gives itself.
+    /// An OSD's UUID.
     Uuid,
     /// `ADDRESS:PORT/NONCE`.
     Addr,
@@ -78,32 +78,32 @@ pub enum ArgKind {
 
 /// The characters of names in Ceph's maps.
 pub(super) const NAME_CHARS: &str = "[A-Za-z0-9-_.]";
-/// The same and what stands in `key=value`.
+/// The same, and the `=` of `key=value`.
 pub(super) const VALUE_CHARS: &str = "[A-Za-z0-9-_.=]";
 
-/// An argument that must be given.
+/// A required argument.
 pub(super) const fn req(name: &'static str, kind: ArgKind) -> Arg {
     Arg { name, kind, required: true, many: false }
 }
 
-/// An argument that may be left out.
+/// An optional argument.
 pub(super) const fn opt(name: &'static str, kind: ArgKind) -> Arg {
     Arg { name, kind, required: false, many: false }
 }
 
-/// An argument that takes all that follows.
+/// A repeatable argument.
 pub(super) const fn many(arg: Arg) -> Arg {
     Arg { many: true, ..arg }
 }
 
-/// The table as `get_command_descriptions` answers it.
+/// The reply to `get_command_descriptions`.
 pub fn descriptions<'a>(commands: impl IntoIterator<Item = &'a Command>) -> Node {
     Node::map(commands.into_iter().enumerate().map(|(i, c)| (format!("cmd{i:03}"), c.describe())))
 }
 
 const FLAG_DEPRECATED: u32 = 4;
 
-/// What a manager of 16.2.15 answers by itself.
+/// The commands that a manager of 16.2.15 itself answers.
 const MANAGERS: [&str; 45] = [
     "config show",
     "config show-with-defaults",
@@ -152,22 +152,23 @@ const MANAGERS: [&str; 45] = [
     "service status",
 ];
 
-/// The words, how the answer is to be written, and which daemon is meant.
+/// Fields that every command accepts: its name, the output format, and the daemon it is for.
 const EVERYWHERE: [&str; 3] = ["prefix", "format", "target"];
 
 impl Command {
-    /// What a client must be allowed.
+    /// The permissions that a client needs.
     pub fn needs(&self) -> Perms {
         let each = [('r', Perms::R), ('w', Perms::W), ('x', Perms::X)];
         each.into_iter().filter(|(c, _)| self.perm.contains(*c)).fold(Perms::NONE, |all, (_, p)| all | p)
     }
 
-    /// Whether a stock cluster's manager answers it, and not its monitors.
+    /// Whether a stock cluster's manager answers it, not its monitors.
     pub fn is_managers(&self) -> bool {
         self.is_absent || MANAGERS.contains(&self.prefix)
     }
 
-    /// Whether a field of the JSON means something: the arguments, and what programs put into every command.
+    /// Whether the command accepts a field of the JSON: an argument, or a field that every command
+    /// accepts.
     pub(super) fn takes(&self, field: &str) -> bool {
         self.args.iter().any(|arg| arg.name == field) || EVERYWHERE.contains(&field)
     }
@@ -205,7 +206,7 @@ impl Arg {
 }
 
 impl ArgKind {
-    /// Ceph's name of the type, and what narrows it.
+    /// Ceph's name of the type, and its restriction.
     fn describe(&self) -> (&'static str, Option<(&'static str, String)>) {
         match self {
             Self::Text => ("CephString", None),

@@ -1,4 +1,4 @@
-//! `status`: all at a glance.
+//! `status`: a summary of the cluster.
 
 use super::health;
 use super::osd::Summary;
@@ -50,7 +50,7 @@ fn describe(call: &Call<'_>) -> Node {
     }
 }
 
-/// Daemons that register themselves: there are none.
+/// The daemons that have registered themselves: none.
 pub(super) fn services(call: &Call<'_>) -> Node {
     object! { "epoch": 1, "modified": stamp(call.state.started()), "services": object! {} }
 }

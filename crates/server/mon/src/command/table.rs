@@ -1,4 +1,4 @@
-//! All commands.
+//! The table of all commands.
 
 use super::signature::ArgKind::{
     Addr, Bool, Choice, Float, Fraction, Int, Object, OsdName, Pg, Pool, Text, TextOf, Uuid,
@@ -71,8 +71,8 @@ const fn bare(command: Command) -> Command {
     Command { bare: true, ..command }
 }
 
-/// Every command, with its signature as Ceph's tools know it: they parse the command line by it.
-#[rustfmt::skip] // one line for each command reads as the table that it is
+/// Every command with its signature, as Ceph's tools expect it: they parse the command line by it.
+#[rustfmt::skip] // one line for each command
 pub static COMMANDS: &[Command] = &[
     cmd("status", &[], ("mon", "r"), status::status, "show the state of the cluster"),
     bare(cmd("health", &[opt("detail", Choice(&["detail"]))], ("mon", "r"), health::health, "show what is wrong")),

@@ -1,4 +1,4 @@
-//! `df`, `pg stat`: how much is stored.
+//! `df`, `pg stat`: the usage of the store and of pools.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use crate::output::table::{Align, Table};
 use crate::output::units::{bytes, count, percent};
 use crate::text;
 
-/// The state of a placement group that nothing is done to, and in which nothing was found.
+/// The state of a placement group without running scrubs and without errors.
 const CLEAN: &str = "active+clean";
 
-/// What all pools hold together.
+/// The sums over all pools.
 pub(super) struct Totals {
     pub(super) pools: usize,
     pub(super) pgs: u32,
@@ -40,7 +40,7 @@ impl Totals {
         }
     }
 
-    /// Placement groups that an OSD has a copy of.
+    /// Counts the placement groups that have a copy on an OSD.
     pub(super) fn pgs_on(call: &Call<'_>, osd: OsdId) -> PgsOn {
         let map = call.state.osdmap();
         let seeds =
@@ -53,7 +53,8 @@ impl Totals {
         })
     }
 
-    /// `33 active+clean`, and how many are in other states, the most frequent first; nothing without pools.
+    /// The number of placement groups in each state, such as `33 active+clean`, in descending order;
+    /// empty without pools.
     pub(super) fn pg_states(&self) -> &[(String, u32)] {
         &self.states
     }
@@ -76,11 +77,11 @@ fn states(call: &Call<'_>) -> Vec<(String, u32)> {
     states
 }
 
-/// How many placement groups an OSD has.
+/// The number of placement groups on an OSD.
 #[derive(Clone, Copy, Default)]
 pub(super) struct PgsOn {
     pub(super) all: u32,
-    /// Those that clients ask it for.
+    /// The placement groups for which clients contact it.
     pub(super) primary: u32,
 }
 
@@ -88,7 +89,7 @@ fn positive(n: i64) -> u64 {
     n.max(0).cast_unsigned()
 }
 
-/// A pool with what it holds.
+/// The usage of a pool.
 struct Line {
     name: String,
     id: PoolId,
@@ -112,12 +113,12 @@ fn lines(call: &Call<'_>) -> Vec<Line> {
 }
 
 impl Line {
-    /// Data and omap.
+    /// Bytes of data and omap.
     fn stored(&self) -> u64 {
         positive(self.sum.num_bytes) + positive(self.sum.num_omap_bytes)
     }
 
-    /// The part of all that the pool could hold.
+    /// The used fraction of the space that the pool could use.
     fn ratio(&self, space: Space) -> f64 {
         let reachable = self.stored() + space.available();
         if reachable == 0 { 0.0 } else { self.stored() as f64 / reachable as f64 }

@@ -1,5 +1,5 @@
-//! What a monitor of 16.2.15 calls, in XML, the outermost element of each command's answer, and its items if
-//! it is an array.
+//! The XML names that a monitor of 16.2.15 uses in each command's output: of the outermost element, and
+//! of its items if it is an array.
 
 use super::{Args, Call};
 use crate::output::xml::{ITEM, Names};
@@ -46,7 +46,7 @@ const NAMES: &[(&str, &str, &str)] = &[
 ];
 
 impl Call<'_> {
-    /// The names that the answer's JSON does not have.
+    /// The XML names of this command's output.
     pub(super) fn xml_names(&self) -> Names {
         names(self.args)
     }
@@ -55,10 +55,10 @@ impl Call<'_> {
 fn names(args: &Args) -> Names {
     let prefix = args.prefix().unwrap_or_default();
     let known = NAMES.binary_search_by_key(&prefix, |(known, ..)| known).ok().map(|at| NAMES[at]);
-    // What is not in the table is called as the command's last word.
+    // A command that is not in the table uses its last word.
     let last = prefix.rsplit(' ').next().unwrap_or_default();
     let (_, root, item) = known.unwrap_or((prefix, last, ITEM));
-    // Where an argument chooses what is shown, that may have a name of its own.
+    // An argument that selects the content may change the names.
     let (root, item) = match prefix {
         "osd info" if args.has("id") => ("osd_info", item),
         "osd crush rule dump" if args.has("name") => ("rule", item),

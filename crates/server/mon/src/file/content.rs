@@ -1,4 +1,4 @@
-//! What is in one of the files.
+//! The content of a state file.
 //!
 //! ```text
 //! {
@@ -8,10 +8,10 @@
 //! {"saved":"13 5a6b7c8d","osdmap":["…"]}
 //!                                                          …
 //! ```
-//! First the state, as JSON. Its first line says how often the state had been saved, the checksum of that and
-//! of what follows, and how many bytes the log has. The log is a line for each save since, which says its
-//! number, its checksum and what has changed; spaces follow, where the next ones go. The file has its full
-//! length from the start: one that is shorter was cut.
+//! The state comes first, as JSON. Its first line holds the number of saves, a checksum of that number
+//! and of the rest, and the length of the log in bytes. The log has one line for each save since then:
+//! its number, its checksum and the change. Spaces fill the rest of the log, where the next lines go.
+//! The file has its full length from the start, so a shorter file was truncated.
 
 use std::io;
 
@@ -22,33 +22,34 @@ use crate::state::State;
 use crate::state::error::StateError;
 use crate::state::persist::FORM_PAIR;
 
-/// What the first line of a file begins with.
+/// The start of a file's first line.
 const BEGIN: &str = "{\n  \"saved\": \"";
-/// What a line of the log begins with.
+/// The start of a line of the log.
 const LINE_BEGIN: &str = "{\"saved\":\"";
-/// What stands behind number and checksum there.
+/// The text after the number and the checksum in a line of the log.
 const LINE_CHECKED: &str = "\",";
-/// Bytes of a log at least; else it has as many as the state.
+/// Minimum size of a log in bytes; a larger state gets a log of its own size.
 const LOG_BYTES_MIN: usize = 64 << 10;
 
-/// A file that was read.
+/// A parsed file.
 pub(super) struct Parsed {
-    /// How often the state was saved; nothing says so if the file is of a program that had one file.
+    /// The number of saves; `None` if the file was written by a release that kept a single file.
     pub(super) saves: Option<u64>,
-    /// Behind the log is something that is no whole change: it was being written, or it is damaged.
+    /// Incomplete data follows the log's last whole change: that write was interrupted, or it is
+    /// damaged.
     pub(super) is_torn: bool,
-    /// Where the next change would go.
+    /// The offset at which the next change is written.
     pub(super) log_at: usize,
     pub(super) state: State,
 }
 
-/// All that is to be in a file, and where its log begins.
+/// The content of a new file, and the offset at which its log begins.
 pub(super) struct Whole {
     pub(super) bytes: Zeroizing<Vec<u8>>,
     pub(super) log_at: u64,
 }
 
-/// A file with a state, [`State::to_json`], and an empty log.
+/// Builds a file from a state ([`State::to_json`]) and an empty log.
 pub(super) fn whole(content: &[u8], saves: u64) -> io::Result<Whole> {
     let rest = content.strip_prefix(b"{\n").ok_or(io::ErrorKind::InvalidInput)?;
     let log = content.len().max(LOG_BYTES_MIN);
@@ -62,14 +63,14 @@ pub(super) fn whole(content: &[u8], saves: u64) -> io::Result<Whole> {
     Ok(Whole { bytes, log_at: log_at as u64 })
 }
 
-/// Leaves nothing of a log from `log_at` on.
+/// Clears the log from `log_at` on.
 pub(super) fn clear(bytes: &mut [u8], log_at: usize) {
     let Some((last, blank)) = bytes.get_mut(log_at..).and_then(<[u8]>::split_last_mut) else { return };
     blank.fill(b' ');
     *last = b'\n';
 }
 
-/// What a change takes of the log, at most.
+/// The maximum number of bytes that a change takes in the log.
 pub(super) fn line_max(change: &[u8]) -> u64 {
     (LINE_BEGIN.len()
         + u64::MAX.ilog10() as usize
@@ -80,7 +81,7 @@ pub(super) fn line_max(change: &[u8]) -> u64 {
         + 1) as u64
 }
 
-/// A change as a line of the log.
+/// Formats a change as a line of the log.
 pub(super) fn line(change: &[u8], saves: u64) -> io::Result<Zeroizing<Vec<u8>>> {
     let rest = change.strip_prefix(b"{").filter(|rest| !rest.contains(&b'\n'));
     let rest = rest.ok_or(io::ErrorKind::InvalidInput)?;
@@ -101,7 +102,7 @@ fn check(saves: u64, log: Option<usize>, rest: &[u8]) -> u32 {
 pub(super) fn parse(content: &[u8]) -> Result<Parsed, StateError> {
     let Some(line) = content.strip_prefix(BEGIN.as_bytes()) else {
         let (form, state) = State::restore(content, &[])?;
-        // A file that must have the line and has it not was cut or changed.
+        // This format requires the first line, so the file was truncated or changed.
         return match form >= FORM_PAIR {
             true => Err(StateError::Check),
             false => Ok(Parsed { saves: None, is_torn: false, log_at: content.len(), state }),
@@ -111,7 +112,7 @@ pub(super) fn parse(content: &[u8]) -> Result<Parsed, StateError> {
     let said =
         std::str::from_utf8(&line[..end]).ok().and_then(|line| line.strip_suffix("\",")?.split_once(' '));
     let (saves, said) = said.ok_or(StateError::Check)?;
-    // Of before there was a log.
+    // Files written before the log existed have no log length.
     let (crc, log) = match said.split_once(' ') {
         Some((crc, log)) => (crc, Some(log.parse().map_err(|_| StateError::Check)?)),
         None => (said, None),
@@ -129,14 +130,14 @@ pub(super) fn parse(content: &[u8]) -> Result<Parsed, StateError> {
 }
 
 struct Log<'a> {
-    /// Lines, in order.
+    /// The lines, in order.
     changes: Vec<&'a [u8]>,
-    /// Their bytes.
+    /// Length of all lines in bytes.
     len: usize,
     is_torn: bool,
 }
 
-/// Reads the changes since a save, up to one that is not whole.
+/// Reads the changes since a save, up to the first incomplete one.
 fn read_log(log: &[u8], saves: u64) -> Result<Log<'_>, StateError> {
     let (mut changes, mut len) = (Vec::new(), 0);
     for (line, number) in log.split_inclusive(|byte| *byte == b'\n').zip(saves + 1..) {
@@ -147,7 +148,7 @@ fn read_log(log: &[u8], saves: u64) -> Result<Log<'_>, StateError> {
         len += line.len();
     }
     let rest = &log[len..];
-    // Only the last change can have been cut short.
+    // Only the last change can have been interrupted.
     if rest.split_inclusive(|byte| *byte == b'\n').any(|line| number_of(line).is_some()) {
         return Err(StateError::Change(saves + changes.len() as u64 + 1));
     }
@@ -155,7 +156,7 @@ fn read_log(log: &[u8], saves: u64) -> Result<Log<'_>, StateError> {
     Ok(Log { changes, len, is_torn })
 }
 
-/// The number of a line of a log, if the line is whole.
+/// The number of a line of the log, if the line is complete.
 fn number_of(line: &[u8]) -> Option<u64> {
     let line = line.strip_prefix(LINE_BEGIN.as_bytes())?.strip_suffix(b"\n")?;
     let end = line.windows(LINE_CHECKED.len()).position(|some| some == LINE_CHECKED.as_bytes())?;

@@ -1,4 +1,4 @@
-//! The files as the system has them.
+//! Reads and writes the state files on disk.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -15,7 +15,7 @@ pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     name.into()
 }
 
-/// Opens a file that is ours. A link is not followed, and what another user has put there not used.
+/// Opens a file of the current user. Refuses symbolic links and files that another user owns.
 fn open_ours(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     let file = options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed()).open(path)?;
     let (owner, us) = (file.metadata()?.uid(), geteuid().as_raw());
@@ -26,7 +26,7 @@ fn open_ours(path: &Path, options: &mut OpenOptions) -> io::Result<File> {
     Ok(file)
 }
 
-/// The content of a file that is ours; nothing if there is none.
+/// Reads a file of the current user; `None` if it does not exist.
 pub(super) fn read(path: &Path) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
     let mut file = match open_ours(path, OpenOptions::new().read(true)) {
         Ok(file) => file,
@@ -38,7 +38,7 @@ pub(super) fn read(path: &Path) -> io::Result<Option<Zeroizing<Vec<u8>>>> {
     Ok(Some(content))
 }
 
-/// Replaces a file as a whole.
+/// Replaces a file atomically.
 pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     let temporary = with_suffix(path, ".new");
     match fs::remove_file(&temporary) {
@@ -49,11 +49,11 @@ pub(super) fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     file.write_all(content)?;
     file.sync_all()?;
     fs::rename(&temporary, path)?;
-    // The rename itself lasts only once the directory is on disk.
+    // The rename is durable only once the directory is synced.
     File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 
-/// Writes over a part of a file that is ours. It does not become longer.
+/// Overwrites a part of a file of the current user. The file does not grow.
 pub(super) fn overwrite(path: &Path, at: u64, bytes: &[u8]) -> io::Result<()> {
     let file = open_ours(path, OpenOptions::new().write(true))?;
     file.write_all_at(bytes, at)?;

@@ -1,10 +1,10 @@
-//! The files that keep the state over restarts: two of them with the same in them, as all that a cluster is
-//! would be lost with a single one.
+//! The files that keep the state over restarts. There are two with the same content: if there were one,
+//! its loss would be the loss of the whole cluster.
 //!
-//! Each has the state as it was once, and behind it a log of what has changed since ([`content`]): a save
-//! adds a line to both, one file after the other, and syncs each. When the log is full, or the server has
-//! started, both are replaced as a whole, one after the other. So after a crash the second one lacks the last
-//! change at most, and the first one counts.
+//! Each file holds a complete state, followed by a log of the changes since ([`content`]). A save
+//! appends a line to the log of each file in turn, and syncs each. When the log is full, or the server
+//! has started, both files are replaced, one after the other. After a crash the second file therefore
+//! lacks at most the last change, and the first file is authoritative.
 
 mod content;
 mod disk;
@@ -23,10 +23,10 @@ use self::disk::{overwrite, read, replace, with_suffix};
 use crate::state::State;
 use crate::state::error::StateError;
 
-/// What is added to the name of the second file.
+/// The suffix of the second file's name.
 const COPY: &str = ".copy";
 
-/// Two files with a [`State`]. Whoever saves must be the only one: the server locks its directory.
+/// Two files with a [`State`]. There must be a single writer: the server locks its directory.
 #[derive(Clone, Debug)]
 pub struct StateFile {
     path: PathBuf,
@@ -35,81 +35,82 @@ pub struct StateFile {
 
 #[derive(Debug, Default)]
 struct Counts {
-    /// How often it was saved.
+    /// The number of saves.
     saves: AtomicU64,
-    /// Where the next change goes, and where the log ends; zeros if there has to be a new file first.
+    /// The offset of the next change, and the end of the log. The offset is 0 if the next save must
+    /// write a new file.
     log_at: AtomicU64,
     log_end: AtomicU64,
     written: AtomicU64,
 }
 
-/// Why a state file could not be used.
+/// Why a state file cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// It could not be read.
+    /// Reading failed.
     #[error("{path}: {source}")]
     Io {
         /// The file.
         path: PathBuf,
-        /// What happened.
+        /// The cause.
         source: io::Error,
     },
-    /// It is damaged, or not ours.
+    /// The file is damaged, or another program wrote it.
     #[error("{path}: {source}")]
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The fault.
         source: StateError,
     },
-    /// One of the two is not as it should be, or both; what to do is said.
+    /// One or both files are lost, damaged or inconsistent. The text says how to repair them.
     #[error("{0}")]
     Pair(String),
 }
 
-/// One of the files, as it was found.
+/// The condition in which one of the files was found.
 enum Found {
     Lost,
-    /// And what is wrong with it.
+    /// The reason why the file is damaged.
     Damaged(String),
     Good(Box<Parsed>),
 }
 
-/// What two files say together.
+/// The result of comparing the two files.
 enum Verdict {
-    /// There is no state.
+    /// Neither file exists.
     Nothing,
-    /// The first one has the newest state, and the other one is as it should be.
+    /// The first file has the newest state, and the second one is consistent with it.
     Right,
-    /// What is wrong, with which of them.
+    /// The faulty files, by index, each with its fault.
     Wrong(Vec<(usize, String)>),
-    /// They are of different clusters.
+    /// The files belong to different clusters.
     Exchanged(String),
 }
 
 impl StateFile {
-    /// The files at `path` and, with `.copy` behind its name, beside it. They need not exist.
+    /// The files at `path` and at `path` with the suffix `.copy`. They need not exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into(), counts: Arc::default() }
     }
 
-    /// Where the first one is.
+    /// The path of the first file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where both are.
+    /// The paths of both files.
     pub fn paths(&self) -> [PathBuf; 2] {
         [self.path.clone(), with_suffix(&self.path, COPY)]
     }
 
-    /// Bytes that were written so far.
+    /// The number of bytes written so far.
     pub fn bytes_written(&self) -> u64 {
         self.counts.written.load(Ordering::Relaxed)
     }
 
-    /// What they hold; `None` if neither exists. Refused if one of them is lost or damaged, which a crash
-    /// does not do.
+    /// Loads the state; `None` if neither file exists. Fails if one of them is lost or damaged, because
+    /// a crash does not cause that.
     pub fn load(&self) -> Result<Option<State>, FileError> {
         let paths = self.paths();
         let found = [find(&paths[0])?, find(&paths[1])?];
@@ -122,13 +123,13 @@ impl StateFile {
                 return Err(self.wrong(&faults.join("; ")));
             }
         }
-        // The next save is one more than the older one has: if it reaches the first file only, that is again
-        // one ahead.
+        // The next save is numbered from the older file: if that save reaches only the first file, the
+        // first file is again exactly one ahead.
         let saves = |found: &Found| match found {
             Found::Good(parsed) => parsed.saves.unwrap_or(0),
             Found::Lost | Found::Damaged(_) => 0,
         };
-        // Relaxed: no other thread has it yet.
+        // Relaxed: no other thread has access yet.
         self.counts.saves.store(saves(&found[0]).min(saves(&found[1])), Ordering::Relaxed);
         let [first, _] = found;
         match first {
@@ -137,7 +138,7 @@ impl StateFile {
         }
     }
 
-    /// An error that says what to do.
+    /// An error that says how to repair the files.
     fn wrong(&self, what: &str) -> FileError {
         let dir = self.path.parent().unwrap_or(Path::new("."));
         FileError::Pair(format!(
@@ -146,11 +147,10 @@ impl StateFile {
         ))
     }
 
-    /// Replaces what they hold: after a crash they hold either the old state or the new one. Waits for the
-    /// disk.
+    /// Replaces both files. After a crash they hold either the old or the new state. Blocks on disk I/O.
     pub fn save(&self, content: &[u8]) -> io::Result<()> {
         let counts = &*self.counts;
-        // Relaxed, here and below: whoever saves is the only one.
+        // Relaxed, here and below: there is a single writer.
         let saves = counts.saves.load(Ordering::Relaxed) + 1;
         let Whole { bytes, log_at } = content::whole(content, saves)?;
         counts.log_at.store(0, Ordering::Relaxed);
@@ -164,15 +164,15 @@ impl StateFile {
         Ok(())
     }
 
-    /// Whether [`append`](Self::append) can take this change; if not, it is time to [`save`](Self::save)
-    /// everything.
+    /// Whether the log has room to [`append`](Self::append) this change. If not, the caller must
+    /// [`save`](Self::save) the whole state.
     pub fn has_room(&self, change: &[u8]) -> bool {
         let at = self.counts.log_at.load(Ordering::Relaxed);
         at > 0 && at + content::line_max(change) <= self.counts.log_end.load(Ordering::Relaxed)
     }
 
-    /// Adds a change to what they hold, as the last save has left it. After a crash it is there or not. Waits
-    /// for the disk. After an error everything must be saved.
+    /// Appends a change relative to the last save. After a crash the change is either present or absent.
+    /// Blocks on disk I/O. After an error the whole state must be saved.
     pub fn append(&self, change: &[u8]) -> io::Result<()> {
         if !self.has_room(change) {
             return Err(io::Error::new(io::ErrorKind::StorageFull, "the log of changes is full"));
@@ -190,10 +190,10 @@ impl StateFile {
         Ok(())
     }
 
-    /// Says what is wrong with the files, and if `mends` writes the one again that is lost, damaged, too old
-    /// or another cluster's, from the other one. What it replaces is kept in the directory `kept`. Which of
-    /// two clusters it should be says `fsid`, if that is known. Gives what is wrong and what was done; nobody
-    /// else may use the files.
+    /// Checks both files. If `mends` is given, rewrites a file that is lost, damaged, too old or of
+    /// another cluster from the other file; the replaced file is moved to the directory `mends`. `fsid`,
+    /// if known, decides between files of two clusters. Returns the faults and the repairs. Nothing else
+    /// may use the files meanwhile.
     pub fn check(
         &self,
         fsid: Option<Uuid>,
@@ -210,7 +210,7 @@ impl StateFile {
         } else {
             match judge(&found, &paths) {
                 Verdict::Nothing | Verdict::Right => return Ok(Default::default()),
-                // Nothing says which is the right one.
+                // It is unknown which of the two files is the right one.
                 Verdict::Exchanged(what) => return Ok((vec![self.wrong(&what).to_string()], Vec::new())),
                 Verdict::Wrong(wrong) => wrong,
             }
@@ -228,7 +228,7 @@ impl StateFile {
     }
 }
 
-/// What is wrong with a file, whatever the other one says.
+/// The fault of a file by itself, without regard to the other file.
 fn fault(found: &Found, path: &Path, fsid: Option<Uuid>) -> Option<String> {
     match found {
         Found::Lost => Some(format!("{} is lost", path.display())),
@@ -243,7 +243,7 @@ fn fault(found: &Found, path: &Path, fsid: Option<Uuid>) -> Option<String> {
 fn judge(found: &[Found; 2], paths: &[PathBuf; 2]) -> Verdict {
     match found {
         [Found::Lost, Found::Lost] => Verdict::Nothing,
-        // What the first save leaves if it is cut short, and what a program left that had one file.
+        // An interrupted first save leaves this, as does a release that kept a single file.
         [Found::Good(first), Found::Lost] if first.saves.unwrap_or(1) == 1 => Verdict::Right,
         [Found::Good(first), Found::Good(copy)] => compare(first, copy, paths),
         others => {
@@ -253,8 +253,9 @@ fn judge(found: &[Found; 2], paths: &[PathBuf; 2]) -> Verdict {
     }
 }
 
-/// What a crash leaves is right: the first file is written and synced before the second one, so that it has
-/// one change more at most, and only one of the two has a change that was being written.
+/// Accepts any combination that a crash can leave. The first file is written and synced before the
+/// second one, so it is at most one change ahead, and at most one of the two files has an interrupted
+/// change.
 fn compare(first: &Parsed, copy: &Parsed, paths: &[PathBuf; 2]) -> Verdict {
     let [one, other] = paths.each_ref().map(|path| path.display());
     let (a, b) = (first.state.fsid(), copy.state.fsid());
@@ -280,7 +281,7 @@ fn older(path: impl std::fmt::Display, changes: u64, other: impl std::fmt::Displ
     format!("{path} lacks {changes} changes that {other} has: it is damaged, or an older one")
 }
 
-/// Writes a file again from one that is whole as far as its log goes up to `log_at`.
+/// Rewrites a file from another one that is valid up to `log_at`.
 fn mend(from: &Path, log_at: usize, to: &Path, kept: &Path) -> io::Result<()> {
     if to.exists() {
         DirBuilder::new().mode(0o700).recursive(true).create(kept)?;
@@ -299,7 +300,7 @@ fn find(path: &Path) -> Result<Found, FileError> {
     }
     Ok(match content::parse(&content) {
         Ok(parsed) => Found::Good(Box::new(parsed)),
-        // A newer program's is not damaged.
+        // A file of a newer release is not damaged.
         Err(StateError::Form(form)) => {
             let source = StateError::Form(form);
             return Err(FileError::Content { path: path.to_owned(), source });

@@ -10,7 +10,7 @@ use crate::state::State;
 use crate::state::log::{SUBSCRIPTIONS, severity};
 
 impl Monitor {
-    /// Tells everybody who follows the log, if it has grown.
+    /// Sends new lines of the log to its subscribers.
     pub(super) fn tell_of_new_lines(&mut self) {
         let count = self.state.log().count();
         if count == self.lines_told {
@@ -23,7 +23,8 @@ impl Monitor {
     }
 }
 
-/// Tells one client. Who begins to follow gets the last line, as in Ceph, so that there is something to see.
+/// Sends new lines to one client. As in Ceph, a new subscriber gets the last line, so that its output is
+/// not empty.
 pub(super) fn tell(out: &mut Vec<(SessionId, Msg)>, id: SessionId, session: &mut Session, state: &State) {
     let count = state.log().count();
     for (what, least) in SUBSCRIPTIONS {

@@ -1,4 +1,4 @@
-//! Commands to the manager. It answers from what the monitor knows, in a stock manager's words.
+//! Commands to the manager. They are answered from the monitor's state, in a stock manager's words.
 
 use loligo_wire::message::Msg;
 use loligo_wire::message::mgr::{MMgrCommand, MMgrCommandReply};
@@ -12,14 +12,14 @@ use super::{Monitor, SessionId};
 use crate::command::{self, Args, Errno, Failure, Outcome, Reply, descriptions};
 use crate::text::without_lone_surrogates;
 
-/// To a client that has no capability for managers.
+/// The reply to a client without a manager capability.
 const DENIED: &str = "access denied: does your client key have mgr caps? See \
     http://docs.ceph.com/en/latest/mgr/administrator/#client-authentication";
 
 impl Monitor {
     pub(super) fn mgr_command(&mut self, id: SessionId, tid: Tid, message: MMgrCommand, now: UTime) {
         let outcome = self.run_for_manager(id, &message.0, now);
-        self.settle(); // a new map goes out before the answer
+        self.settle(); // a new map is sent before the reply
         let (result, status, output) = match outcome {
             Ok(Reply { output, status }) => (0, status, output),
             Err(Failure { errno, status }) => (-errno.0, status, Vec::new()),
@@ -46,8 +46,8 @@ impl Monitor {
     }
 }
 
-/// What a command says, or what a stock manager answers to a text that is none. What follows the object is
-/// not looked at: stock `rbd perf image iostat` sends a quotation mark there.
+/// Parses a command; other texts get a stock manager's error. Text after the JSON object is ignored:
+/// stock `rbd perf image iostat` sends a quotation mark there.
 fn arguments(text: &str) -> Result<Args, Failure> {
     let clean = without_lone_surrogates(text.to_owned());
     let value = serde_json::Deserializer::from_str(&clean).into_iter::<Value>().next();

@@ -22,14 +22,14 @@ use crate::state::log;
 use crate::state::pools::Created;
 use crate::text;
 
-/// How often a client without `MON_STATEFUL_SUB` renews its subscriptions.
+/// The interval at which a client without `MON_STATEFUL_SUB` renews its subscriptions.
 const SUBSCRIBE_INTERVAL_S: u32 = 86_400;
-/// The longest name of a machine that is kept.
+/// The longest host name that is kept.
 const HOST_LEN_MAX: usize = 256;
-/// Lines of a log that one message may add.
+/// Maximum number of log lines that one message may add.
 const LOG_LINES_MAX: usize = 100;
-/// Bytes of a line's channel and of its writer's name, and the writer's addresses, at most; other lines are
-/// not kept.
+/// Maximum bytes of a line's channel and of its writer's name, and maximum number of the writer's
+/// addresses. Lines beyond that are dropped.
 const LOG_NAME_MAX: usize = 256;
 const LOG_ADDRS_MAX: usize = 8;
 
@@ -40,12 +40,12 @@ impl Monitor {
 
     pub(super) fn subscribe(&mut self, id: SessionId, message: MMonSubscribe) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
-        // A client that is asked for a name of its machine may say any; settings for a machine go by it.
+        // The host name is the client's own claim, and unverified. Settings for a host depend on it.
         if message.hostname.len() <= HOST_LEN_MAX {
             session.host.clone_from(&message.hostname);
         }
         for (what, subscription) in &message.what {
-            // A client follows the log at one level: the newest replaces the one before.
+            // A client follows the log at one level: a new level replaces the previous one.
             if log::is_level(what) {
                 session.unsubscribe(log::is_level);
             }
@@ -66,7 +66,7 @@ impl Monitor {
                 let epoch = self.state.mgr_map().epoch.0;
                 (epoch, epoch)
             }
-            _ => (0, 0), // a map that we do not have; who waits for it must not wait for ever
+            _ => (0, 0), // an unknown map: a client that waits for it must not wait for ever
         };
         let reply =
             MMonGetVersionReply { handle: message.handle, version: version.into(), oldest: oldest.into() };
@@ -158,7 +158,7 @@ impl Monitor {
             Ok(payload) => (0, payload),
             Err(failure) => (-failure.errno.0, None),
         };
-        self.settle(); // the new map goes out before the answer
+        self.settle(); // the new map is sent before the reply
         let epoch = self.state.osdmap().epoch;
         let reply = MPoolOpReply { paxos: self.epoch(), fsid, result, epoch, payload };
         self.out.push((id, Msg::new(&reply).with_tid(tid)));
@@ -195,15 +195,15 @@ impl Monitor {
         }
     }
 
-    /// A negative number stands for the default.
+    /// Checks that the rule exists. A negative number selects the default.
     fn check_rule(&self, rule: i16) -> Result<(), Failure> {
         let rules = &self.state.osdmap().crush.rules;
         let known = usize::try_from(rule).is_ok_and(|id| rules.get(id).is_some_and(Option::is_some));
         if rule < 0 || known { Ok(()) } else { Err(Failure::missing(format!("there is no rule {rule}"))) }
     }
 
-    /// Who may write to the osdmap may do all. Ids for snapshots are also for whoever may write to the pool's
-    /// objects.
+    /// Write access to the osdmap allows every operation. Write access to the pool's objects allows
+    /// those on snapshot ids.
     fn may_pool_op(&self, id: SessionId, message: &MPoolOp, pool: PoolId) -> bool {
         let Some(session) = self.sessions.get(&id) else { return false };
         let about_snap_ids =
@@ -223,7 +223,7 @@ impl Monitor {
         caps.for_pool(facts, session.ip()).allows(write, b"", b"")
     }
 
-    /// What answers are based on.
+    /// The osdmap's epoch, as the version on which replies are based.
     pub(super) fn epoch(&self) -> PaxosHeader {
         PaxosHeader { version: self.state.osdmap().epoch.0.into() }
     }

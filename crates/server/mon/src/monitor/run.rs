@@ -1,4 +1,4 @@
-//! Running commands.
+//! Runs commands.
 
 use loligo_wire::message::Msg;
 use loligo_wire::message::mon::{MMonCommand, MMonCommandAck, MPing};
@@ -11,16 +11,16 @@ use crate::state::MON_ID;
 use crate::state::log::Severity;
 use crate::text;
 
-/// What every session may ask: how else would it know what to ask?
+/// The command that every session may send: it lists the commands.
 pub(super) const DESCRIPTIONS: &str = "get_command_descriptions";
 
-/// Bytes of a command, or of a client's line, that the log keeps.
+/// Maximum bytes of a command, or of a client's line, that the log keeps.
 const SHOWN_MAX_BYTES: usize = 4096;
 
 impl Monitor {
     pub(super) fn command(&mut self, id: SessionId, tid: Tid, message: MMonCommand, now: UTime) {
         let outcome = self.run(id, &message, now);
-        self.settle(); // a new map goes out before the answer
+        self.settle(); // a new map is sent before the reply
         let (result, status, output) = match outcome {
             Ok(Reply { output, status }) => (0, status, output),
             Err(Failure { errno, status }) => (-errno.0, status, Vec::new()),
@@ -45,7 +45,7 @@ impl Monitor {
         self.carry_out(id, command, &args, &message.input, now)
     }
 
-    /// Carries out a command, if the client may have it carried out.
+    /// Runs a command if the client's capabilities allow it.
     pub(super) fn carry_out(
         &mut self,
         id: SessionId,
@@ -55,7 +55,7 @@ impl Monitor {
         now: UTime,
     ) -> Outcome {
         if command.is_absent {
-            // To whoever asks, and whatever goes with it.
+            // Refused to every client, whatever the arguments.
             return Err(command::refused(command.prefix));
         }
         let session = self.sessions.get(&id);
@@ -92,7 +92,7 @@ impl Monitor {
         (command.run)(&mut call)
     }
 
-    /// Answers a ping with what an operator wants to know first.
+    /// Replies to a ping with the health and the monitor's status.
     pub(super) fn ping(&mut self, id: SessionId, now: UTime) {
         let Some(caller) = self.sessions.get(&id).map(crate::session::Session::caller) else { return };
         let pong = self.with_call(&caller, now, |call| command::pong(call).to_string());
@@ -101,14 +101,14 @@ impl Monitor {
         self.out.push((id, Msg { front: front.into_bytes(), ..Msg::new(&MPing {}) }));
     }
 
-    /// Has mutes of alerts end that are over or have got worse.
+    /// Ends the mutes of alerts that have expired or got worse.
     pub(super) fn end_mutes(&mut self, now: UTime) {
         let name = EntityName { kind: EntityType::MON, id: MON_ID.to_owned() };
         let me = Caller { name, addr: EntityAddr::default(), reads_keys: false, is_unbounded: true };
         self.with_call(&me, now, command::end_mutes);
     }
 
-    /// Does what a command without arguments could do.
+    /// Calls `act` as a command without arguments.
     fn with_call<R>(&mut self, caller: &Caller, now: UTime, act: impl FnOnce(&mut Call<'_>) -> R) -> R {
         let (usage, sessions) = (self.usage.usage(), self.peers());
         act(&mut Call {
@@ -125,7 +125,8 @@ impl Monitor {
         })
     }
 
-    /// Notes in the audit log who wants what. Values of keys are not written down.
+    /// Writes the client, its command and the decision to the audit log. Values of config keys are
+    /// omitted.
     fn audit(&mut self, id: SessionId, args: &Args, what: &str, now: UTime) {
         let Some(session) = self.sessions.get(&id) else { return };
         let caller = session.caller();
@@ -141,7 +142,7 @@ impl Monitor {
     }
 }
 
-/// What of a text is worth keeping: one must not push out all that was noted before it.
+/// Shortens a text for the log, so that a single one cannot displace all earlier lines.
 pub(super) fn shortened(mut text: String) -> String {
     let bytes = text.len();
     if bytes > SHOWN_MAX_BYTES {

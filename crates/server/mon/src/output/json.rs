@@ -11,13 +11,13 @@ pub enum Node {
     Int(i64),
     /// A number that may not fit an `i64`.
     UInt(u64),
-    /// A number that may have a fraction; one without prints as an integer, as Ceph's does.
+    /// A number that may have a fraction. Without a fraction it prints as an integer, as Ceph does.
     Float(f64),
     /// A string.
     Str(String),
     /// An array.
     Array(Vec<Node>),
-    /// An object; the fields print in this order.
+    /// An object. The fields print in this order.
     Object(Vec<(String, Node)>),
 }
 
@@ -31,24 +31,24 @@ macro_rules! object {
 pub use object;
 
 impl Node {
-    /// An array of what an iterator yields.
+    /// Creates an array from an iterator.
     pub fn array<T: Into<Node>>(items: impl IntoIterator<Item = T>) -> Self {
         Self::Array(items.into_iter().map(Into::into).collect())
     }
 
-    /// An object of what an iterator yields.
+    /// Creates an object from an iterator of fields.
     pub fn map<K: ToString, V: Into<Node>>(fields: impl IntoIterator<Item = (K, V)>) -> Self {
         Self::Object(fields.into_iter().map(|(k, v)| (k.to_string(), v.into())).collect())
     }
 
-    /// Adds a field to an object; does nothing to anything else.
+    /// Adds a field to an object; has no effect on other nodes.
     pub fn push(&mut self, name: &str, value: impl Into<Node>) {
         if let Self::Object(fields) = self {
             fields.push((name.to_owned(), value.into()));
         }
     }
 
-    /// The text over several lines, indented by four blanks.
+    /// Formats the value over several lines, indented by four blanks per level.
     pub fn pretty(&self) -> String {
         let mut out = String::new();
         self.write_pretty(&mut out, 0).expect("writing to a string does not fail");
@@ -84,7 +84,7 @@ impl Node {
     }
 }
 
-/// Ends the item before, if there is one, and begins a line.
+/// Separates an item from the previous one with a comma, and begins a new line.
 fn new_line(out: &mut String, index: usize, depth: usize) {
     if index > 0 {
         out.push(',');
@@ -93,7 +93,7 @@ fn new_line(out: &mut String, index: usize, depth: usize) {
     (0..depth).for_each(|_| out.push_str("    "));
 }
 
-/// The text on one line.
+/// Formats the value on one line.
 impl fmt::Display for Node {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

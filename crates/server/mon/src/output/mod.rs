@@ -1,5 +1,5 @@
-//! What commands print: JSON in the shapes that Ceph's tools expect ([`json`]), the same as XML ([`xml`]),
-//! tables for people ([`table`]), and numbers with units ([`units`]).
+//! Output of commands: JSON in the shapes that Ceph's tools expect ([`json`]), the same as XML
+//! ([`xml`]), tables for people ([`table`]), and numbers with units ([`units`]).
 
 pub mod json;
 pub mod table;
@@ -8,7 +8,7 @@ pub mod xml;
 
 pub use crate::view::one_addr;
 
-/// How a command's output is wanted (`format` in the command).
+/// The format of a command's output (the command's field `format`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// For people.
@@ -24,7 +24,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// The format that a command asks for; `None` for one that we do not write (YAML, HTML).
+    /// Parses a command's `format`; `None` for formats that are not supported (YAML, HTML).
     pub fn parse(name: Option<&str>) -> Option<Self> {
         match name {
             None | Some("plain") => Some(Self::Plain),

@@ -3,14 +3,14 @@
 use std::borrow::Cow;
 use std::fmt;
 
-/// To which side a cell's text is pushed.
+/// The alignment of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Align {
-    /// To the left.
+    /// Left-aligned.
     Left,
-    /// To the right.
+    /// Right-aligned.
     Right,
-    /// To the right, below a title at the left.
+    /// Right-aligned below a left-aligned title.
     BelowLeft,
 }
 
@@ -28,7 +28,7 @@ impl Table {
         Self { columns: columns.collect(), rows: Vec::new() }
     }
 
-    /// Adds a row. Cells that are missing stay empty; cells beyond the last column are not shown.
+    /// Adds a row. Missing cells stay empty; cells beyond the last column are not shown.
     pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         self.rows.push(cells.into_iter().collect());
     }

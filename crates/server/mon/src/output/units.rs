@@ -14,8 +14,8 @@ pub fn count(n: u64) -> String {
     scaled(n, 1000, ["", "k", "M", "G", "T", "P", "E"])
 }
 
-/// An even multiple of the unit is printed whole; else with as many digits, up to two, as fit into seven
-/// characters.
+/// A multiple of the unit prints without a fraction. Other numbers get as many decimals, at most two, as
+/// fit into seven characters.
 fn scaled(n: u64, base: u64, units: [&str; 7]) -> String {
     let mut index = 0;
     let mut multiple = 1u64;
@@ -32,7 +32,7 @@ fn scaled(n: u64, base: u64, units: [&str; 7]) -> String {
     fits.unwrap_or_else(|| format!("{value:.0}{unit}"))
 }
 
-/// A part of a whole in percent, as `ceph df` prints it.
+/// A ratio in percent, as `ceph df` prints it.
 pub fn percent(ratio: f64) -> String {
     match ratio * 100.0 {
         p if p >= 0.01 => format!("{p:.2}"),
@@ -40,7 +40,7 @@ pub fn percent(ratio: f64) -> String {
     }
 }
 
-/// How long ago, in the largest unit that keeps two digits or so: `119s`, `13m`, `3h`, `12d`, `5w`.
+/// A duration in the largest unit that keeps about two digits: `119s`, `13m`, `3h`, `12d`, `5w`.
 pub fn age(d: Duration) -> String {
     let s = d.as_secs();
     let (minutes, hours, days) = (s / 60, s / 3600, s / 86_400);
@@ -61,17 +61,17 @@ pub fn stamp(t: UTime) -> String {
     format!("{}+0000", t.civil())
 }
 
-/// The same as monmaps print it: `2026-11-21T01:11:23.895810Z`.
+/// A point in time as monmaps print it: `2026-11-21T01:11:23.895810Z`.
 pub fn stamp_z(t: UTime) -> String {
     format!("{}Z", t.civil())
 }
 
-/// How long ago something was, for people.
+/// The time since `then`, for people.
 pub(crate) fn age_of(now: UTime, then: UTime) -> String {
     age(elapsed(now, then))
 }
 
-/// How long ago something was, in whole seconds.
+/// The time since `then`, in whole seconds.
 pub(crate) fn seconds_since(now: UTime, then: UTime) -> u64 {
     elapsed(now, then).as_secs()
 }

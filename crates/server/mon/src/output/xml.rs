@@ -1,22 +1,22 @@
-//! The same values as XML, as Ceph's formatter writes it: a field is an element of its name, and each item of
-//! an array is an element inside the array's.
+//! JSON values as XML, as Ceph's formatter writes it: a field is an element of its name, and each item
+//! of an array is an element inside the array's.
 //!
-//! JSON has no name for what is outermost and for an array's items; [`Names`] has those that a monitor of
-//! 16.2.15 gives them. As in Ceph, a field's name is an element's name whatever it holds, except for blanks:
-//! names with brackets or slashes, such as versions, make XML that strict readers refuse.
+//! JSON has no names for the outermost value and for an array's items; [`Names`] has the names that a
+//! monitor of 16.2.15 uses. As in Ceph, a field's name becomes the element's name unchanged, except for
+//! blanks: names with brackets or slashes, such as versions, make XML that strict readers refuse.
 
 use std::fmt::Write as _;
 
 use super::json::Node;
 
-/// The names that JSON does not have.
+/// The names of elements for which JSON has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Names {
-    /// Of what is outermost.
+    /// Name of the outermost element.
     pub root: String,
-    /// Of the items, if that is an array.
+    /// Name of the items, if the outermost value is an array.
     pub item: &'static str,
-    /// Names of items of the arrays in it, where this answer has others than most.
+    /// Names of the items of nested arrays where this command's output differs from the general table.
     pub special: &'static [(&'static str, &'static str)],
 }
 
@@ -34,10 +34,10 @@ const ITEMS: &[(&str, &str)] = &[
     ("required", "bit_flag"), ("rules", "rule"), ("services", "service"), ("state", "state"), ("steps", "step"),
     ("supported", "bit_flag"), ("types", "type"), ("up", "osd"),
 ];
-/// The name of an item where none is known.
+/// The name of an item for which no other name is known.
 pub const ITEM: &str = "item";
 
-/// The value as XML on one line, or indented by one blank for each level.
+/// Formats the value as XML on one line, or indented by one blank for each level.
 pub fn write(node: &Node, names: &Names, pretty: bool) -> String {
     let mut out = Writer { out: String::new(), pretty, special: names.special };
     out.element(&names.root, node, names.item, 0);
@@ -123,7 +123,8 @@ mod tests {
         assert!(ITEMS.is_sorted_by(|a, b| a.0 < b.0));
     }
 
-    /// As a monitor of 16.2.15 answers `osd crush tree`, shortened, and a value of `config-key dump`.
+    /// The output of `osd crush tree` from a monitor of 16.2.15, shortened, and a value of `config-key
+    /// dump`.
     #[test]
     fn values_are_written_as_by_stock() {
         let node = object! {

@@ -1,8 +1,8 @@
-//! What has changed since the state was saved last, as a line of JSON: to save that is enough, however much
-//! else there is.
+//! The changes since the last save, as a line of JSON. The cost of saving it does not depend on the size
+//! of the rest of the state.
 //!
-//! Of the osdmap a change has the incrementals, of keys and of what `config-key` keeps the entries that are
-//! others now, of everything else each field that is.
+//! A change holds the new incrementals of the osdmap, the changed entries of the keys and of the
+//! `config-key` store, and each other field that changed.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ use zeroize::Zeroizing;
 use super::State;
 use super::error::StateError;
 
-/// What was saved last, as far as it takes to tell what has changed since.
+/// The parts of the last saved state that are needed to compute the next change.
 #[derive(Debug)]
 pub(crate) struct Saved {
     fields: Map<String, Value>,
@@ -27,7 +27,7 @@ pub(crate) struct Saved {
 }
 
 impl Saved {
-    /// All of the state is saved now.
+    /// Records that the whole state is saved.
     pub(crate) fn of(state: &State) -> Self {
         Self {
             fields: state.small_fields(),
@@ -37,8 +37,8 @@ impl Saved {
         }
     }
 
-    /// What has changed since then, which is taken for saved from now on; `None` if some of it is not known
-    /// any more.
+    /// Returns the changes since then, and records them as saved. Returns `None` if an incremental is
+    /// not kept any more.
     pub(crate) fn advance(&mut self, state: &State) -> Option<Zeroizing<Vec<u8>>> {
         let mut change = Map::new();
         if self.osdmap != state.osdmap().epoch {
@@ -68,7 +68,7 @@ impl Saved {
     }
 }
 
-/// By name, each as a keyring of its own; nothing where there is none any more.
+/// The changed keys by name, each as a keyring of its own; null for removed keys.
 fn changed_keys(old: &Keyring, new: &Keyring) -> Map<String, Value> {
     let keyring = |name: &EntityName, entry: &Entry| {
         let mut one = Keyring::new();
@@ -91,7 +91,7 @@ fn changed_config_keys(
     changed.chain(gone.map(|key| (key.clone(), Value::Null))).collect()
 }
 
-/// The parts of a state of which changes have entries.
+/// The large parts of a state, for which changes hold single entries.
 pub(super) struct Large {
     pub(super) osdmap: OsdMap,
     pub(super) keys: Keyring,
@@ -99,7 +99,7 @@ pub(super) struct Large {
 }
 
 impl Large {
-    /// Makes a change; that of a field in `fields`, which are the others.
+    /// Applies a change to these parts, and its other fields to `fields`.
     pub(super) fn put_over(&mut self, fields: &mut Value, change: &Value) -> Result<(), StateError> {
         for (name, value) in entries(change, "fields")? {
             fields[name] = value.clone();

@@ -1,24 +1,25 @@
-//! The configuration database: settings that the monitor hands to clients, and a few that it obeys itself.
+//! The configuration database: settings that the monitor sends to clients, and a few that apply to the
+//! monitor itself.
 
 use std::collections::BTreeMap;
 
 use loligo_wire::EntityName;
 
-/// Who a setting is for: `global`, a type such as `client`, or a name such as `client.admin`; behind it a
-/// mask may stand, such as `/host:h`, `/class:ssd` or `/rack:r/class:ssd`.
+/// The scope of a setting: `global`, a type such as `client`, or a name such as `client.admin`. A mask
+/// may follow, such as `/host:h`, `/class:ssd` or `/rack:r/class:ssd`.
 pub type Section = String;
 
-/// Where a program runs: masks choose by it.
+/// The place where a daemon or client runs. Masks are matched against it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// The class of an OSD's device.
     pub class: Option<String>,
-    /// Types and names of the CRUSH buckets that it is in, the nearest first.
+    /// Types and names of the CRUSH buckets that contain it, innermost first.
     pub location: Vec<(String, String)>,
 }
 
 impl Place {
-    /// How exactly a section's mask means this place; `None`: it means another.
+    /// How specifically a section's mask matches this place; `None` if it does not match.
     fn fit(&self, mask: &str) -> Option<usize> {
         let mut exact = 0;
         for part in mask.split('/').filter(|part| !part.is_empty()) {
@@ -35,21 +36,22 @@ impl Place {
     }
 }
 
-/// A section without its mask, and the mask.
+/// Splits a section into its base and its mask.
 pub fn split_mask(section: &str) -> (&str, &str) {
     section.split_once('/').unwrap_or((section, ""))
 }
 
-/// The order in which types are shown.
+/// The order in which types are listed.
 const TYPES: [&str; 5] = ["mon", "mgr", "osd", "mds", "client"];
 
-/// Where a setting is shown: general ones first, then types with their names; in a section by option.
+/// Sort key of a setting: global settings first, then by type, a type before its names, and by option
+/// within a section.
 fn shown_at((section, option): &(Section, String)) -> (usize, bool, String, String, String) {
     let (base, mask) = split_mask(section);
     let kind = base.split('.').next().unwrap_or_default();
     let rank = TYPES.iter().position(|known| *known == kind).map_or(TYPES.len() + 1, |at| at + 1);
     let rank = if base == "global" { 0 } else { rank };
-    // As the keys under which stock keeps settings: `SECTION/MASK/OPTION`.
+    // Like the keys under which a stock monitor stores settings: `SECTION/MASK/OPTION`.
     let key = if mask.is_empty() { option.clone() } else { format!("{mask}/{option}") };
     (rank, base.contains('.'), base.to_owned(), option.clone(), key)
 }
@@ -61,36 +63,36 @@ pub struct ConfigDb {
 }
 
 impl ConfigDb {
-    /// All settings, in the order in which a stock monitor shows them.
+    /// All settings, in the order in which a stock monitor lists them.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, &str)> {
         let mut all: Vec<_> = self.settings.iter().collect();
         all.sort_by_cached_key(|(key, _)| shown_at(key));
         all.into_iter().map(|((section, option), value)| (section.as_str(), option.as_str(), value.as_str()))
     }
 
-    /// Adds or changes a setting; true if that makes a difference.
+    /// Adds or changes a setting. Returns `true` if the value changed.
     pub fn set(&mut self, section: &str, option: &str, value: &str) -> bool {
         let before = self.settings.insert((section.to_owned(), normal(option)), value.to_owned());
         before.as_deref() != Some(value)
     }
 
-    /// Removes a setting; false if there was none.
+    /// Removes a setting. Returns `false` if there was none.
     pub fn remove(&mut self, section: &str, option: &str) -> bool {
         self.settings.remove(&(section.to_owned(), normal(option))).is_some()
     }
 
-    /// What is set in a section itself.
+    /// The value stored in exactly this section.
     pub fn stored(&self, section: &str, option: &str) -> Option<&str> {
         self.settings.get(&(section.to_owned(), normal(option))).map(String::as_str)
     }
 
-    /// The value of an option for a program whose place is not known: of its name, else of its type, else the
-    /// general one.
+    /// The value of an option for a daemon or client whose place is unknown: from its name's section,
+    /// else its type's, else `global`.
     pub fn value(&self, who: &EntityName, option: &str) -> Option<&str> {
         self.value_at(who, &Place::default(), option)
     }
 
-    /// The same of a program at a place.
+    /// The value of an option for a daemon or client at a place.
     pub fn value_at(&self, who: &EntityName, place: &Place, option: &str) -> Option<&str> {
         let option = normal(option);
         let fitting = self.settings.iter().filter(|((_, known), _)| *known == option);
@@ -98,12 +100,13 @@ impl ConfigDb {
         fitting.max_by_key(|(rank, _)| *rank).map(|(_, value)| value.as_str())
     }
 
-    /// All that is set for a program whose place is not known, with the section that says so.
+    /// All settings of a daemon or client whose place is unknown, each with the section that it comes
+    /// from.
     pub fn settings_of(&self, who: &EntityName) -> BTreeMap<&str, (&str, &str)> {
         self.settings_at(who, &Place::default())
     }
 
-    /// The same of a program at a place.
+    /// All settings of a daemon or client at a place, each with its section.
     pub fn settings_at(&self, who: &EntityName, place: &Place) -> BTreeMap<&str, (&str, &str)> {
         let ranked = |setting: (_, _, _)| Some((rank(setting.0, who, place)?, setting));
         let mut chosen: Vec<_> = self.iter().filter_map(ranked).collect();
@@ -112,8 +115,8 @@ impl ConfigDb {
     }
 }
 
-/// How closely a section means a program at a place: by its name before its type, then by the mask; `None`:
-/// not at all.
+/// How specifically a section applies to a daemon or client at a place: by base, then by mask. Returns
+/// `None` if it does not apply.
 fn rank(section: &str, who: &EntityName, place: &Place) -> Option<(usize, usize)> {
     let (base, mask) = split_mask(section);
     let closeness = match base {
@@ -125,7 +128,7 @@ fn rank(section: &str, who: &EntityName, place: &Place) -> Option<(usize, usize)
     Some((closeness, place.fit(mask)?))
 }
 
-/// Options may be written with blanks or hyphens: `mon allow pool delete`.
+/// Normalizes an option's name, which may be written with blanks or hyphens: `mon allow pool delete`.
 pub(super) fn normal(option: &str) -> String {
     option.trim().replace([' ', '-'], "_")
 }

@@ -1,4 +1,4 @@
-//! What has changed in the configuration database, and the way back (`config log`, `config reset`).
+//! The history of the configuration database, and reverts (`config log`, `config reset`).
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,32 +6,32 @@ use loligo_wire::UTime;
 
 use super::config::{ConfigDb, Section};
 
-/// Changes that are kept; a stock monitor keeps all.
+/// Maximum number of changes kept; a stock monitor keeps all.
 const KEPT_MAX: usize = 1_000;
 
-/// A setting before and after a change; `None` where there was none.
+/// A setting before and after a change; `None` if it was not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Change {
-    /// Before.
+    /// The value before.
     pub old: Option<String>,
-    /// After.
+    /// The value after.
     pub new: Option<String>,
 }
 
-/// What one command changed.
+/// The changes of one command.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChangeSet {
-    /// The database's version after it.
+    /// The database's version after the command.
     pub version: u64,
-    /// When.
+    /// The time of the change.
     pub stamp: UTime,
-    /// What the command says of itself.
+    /// The name that the command gives it.
     pub name: String,
-    /// What changed, by section and option.
+    /// The changes, by section and option.
     pub changes: BTreeMap<(Section, String), Change>,
 }
 
-/// The versions of the configuration database.
+/// The history of the configuration database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigLog {
     sets: VecDeque<ChangeSet>,
@@ -45,13 +45,13 @@ impl Default for ConfigLog {
 }
 
 impl ConfigLog {
-    /// Versions as they were kept, oldest first; `None` if they are not numbered one after the other.
+    /// Restores saved versions, oldest first. Returns `None` if they are not numbered consecutively.
     pub fn from_sets(sets: Vec<ChangeSet>) -> Option<Self> {
         let numbered = sets.windows(2).all(|pair| pair[0].version.checked_add(1) == Some(pair[1].version));
         (numbered && !sets.is_empty()).then(|| Self { sets: sets.into() })
     }
 
-    /// All that are kept, oldest first.
+    /// All versions kept, oldest first.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &ChangeSet> {
         self.sets.iter()
     }
@@ -61,13 +61,14 @@ impl ConfigLog {
         self.sets.back().map_or(1, |set| set.version)
     }
 
-    /// Whether the database can become what it was at that version.
+    /// Whether the database can be reset to that version.
     pub fn reaches(&self, version: u64) -> bool {
         let oldest = self.sets.front().map_or(1, |set| set.version);
         version <= self.version() && version + 1 >= oldest
     }
 
-    /// Adds a version; changes that change nothing are left out, and without any there is no version.
+    /// Adds a version. Changes without effect are left out. If none remains, adds no version and returns
+    /// `false`.
     pub fn push(
         &mut self,
         stamp: UTime,
@@ -85,7 +86,7 @@ impl ConfigLog {
         true
     }
 
-    /// What must change for the database to become what it was at a version.
+    /// The changes that reset the database to a version.
     pub fn way_back(&self, db: &ConfigDb, version: u64) -> BTreeMap<(Section, String), Change> {
         let mut wanted: BTreeMap<&(Section, String), &Option<String>> = BTreeMap::new();
         for set in self.sets.iter().rev().take_while(|set| set.version > version) {

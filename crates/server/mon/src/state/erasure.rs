@@ -1,7 +1,7 @@
-//! Profiles of erasure codes, and the pools that are made by them.
+//! Erasure-code profiles, and the pools that use them.
 //!
-//! Nothing is coded: the store keeps each object once. What a profile says is checked and completed as by a
-//! stock monitor, because clients see what follows from it: the pool's size, its stripes, the CRUSH rule.
+//! No data is encoded: the store keeps each object once. Profiles are checked and completed like those
+//! of a stock monitor, because clients see the results: the pool's size, its stripes, the CRUSH rule.
 
 use std::collections::BTreeMap;
 
@@ -17,14 +17,14 @@ use crate::text;
 /// A profile as the osdmap keeps it.
 pub type Profile = BTreeMap<Name, Name>;
 
-/// The profile of pools for which none is named.
+/// The profile of pools that name none.
 pub const DEFAULT_PROFILE: &str = "default";
-/// Bytes of a shard in a stripe (`osd_pool_erasure_code_stripe_unit`).
+/// Bytes of a shard in a stripe, by default (`osd_pool_erasure_code_stripe_unit`).
 const STRIPE_UNIT: u32 = 4096;
-/// The most shards: as many as a pool's size may be in the CRUSH maps of releases before 17.
+/// The maximum number of shards: the largest pool size in the CRUSH maps of releases before 17.
 const SHARDS_MAX: u8 = 20;
 
-/// What a profile means.
+/// A parsed profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Code {
     /// Shards that hold data (`k`).
@@ -36,17 +36,17 @@ pub struct Code {
     root: String,
     failure_domain: String,
     device_class: String,
-    /// With everything in it that was not said.
+    /// The profile, completed with the defaults.
     pub profile: Profile,
 }
 
 impl Code {
-    /// Reads the words of `osd erasure-code-profile set`, which are added to the default profile unless they
-    /// name another plugin.
+    /// Parses the words of `osd erasure-code-profile set`. They override the default profile, unless
+    /// they name another plugin.
     ///
     /// # Errors
-    /// EINVAL, ENOENT or (a plugin) EIO for what a stock monitor refuses; EOPNOTSUPP for a plugin or
-    /// technique that a stock cluster has and this server has not.
+    /// EINVAL, ENOENT or, for an unknown plugin, EIO where a stock monitor refuses; EOPNOTSUPP for a
+    /// plugin or technique that a stock cluster has and this server does not.
     pub fn of_words(words: &[&str], force: bool) -> Result<Self, Failure> {
         let pairs = words.iter().map(|word| word.split_once('=').unwrap_or((word, "")));
         let said: BTreeMap<&str, &str> = pairs.collect();
@@ -60,7 +60,7 @@ impl Code {
         Self::of(profile.collect(), force)
     }
 
-    /// Reads a profile and completes it. `force` allows stripes that are slow on disks.
+    /// Parses a profile and completes it. `force` allows stripes that are slow on disks.
     ///
     /// # Errors
     /// As [`Code::of_words`].
@@ -102,12 +102,13 @@ impl Code {
         self.data + self.coding
     }
 
-    /// Bytes of data in a stripe: what appended pieces must be a multiple of.
+    /// Bytes of data in a stripe. The length of an append must be a multiple of it.
     pub fn stripe_width(&self) -> u32 {
         u32::from(self.data) * self.stripe_unit
     }
 
-    /// Adds the rule that places the shards, unless there is one of this name. Returns its number.
+    /// Adds the rule that places the shards, unless a rule of this name exists. Returns the rule's
+    /// number.
     ///
     /// # Errors
     /// ENOENT or EINVAL for a root, failure domain or class that the CRUSH map does not have.
@@ -127,8 +128,8 @@ impl Code {
         crush.add_erasure_rule(name, self.shards(), root, kind).map_err(|e| Failure::invalid(e.to_string()))
     }
 
-    /// Whether there are failure domains enough. With holes in its placement groups a pool would be of no use
-    /// here: nothing ever fills them.
+    /// Checks that there are enough failure domains. A pool whose placement groups lack shards would be
+    /// of no use: nothing here ever fills the gaps.
     fn check_fits(&self, map: &OsdMap) -> Result<(), Failure> {
         let domain = &self.failure_domain;
         let there = match map.crush.type_by_name(domain) {
@@ -147,7 +148,7 @@ impl Code {
     }
 }
 
-/// Bytes that a shard is a multiple of.
+/// A shard's size must be a multiple of this number of bytes.
 struct Alignment(u32);
 
 fn jerasure(terms: &mut Terms) -> Result<Alignment, Failure> {
@@ -192,7 +193,7 @@ const JERASURE: [&str; 7] = [
     "liber8tion",
 ];
 
-/// In a stock monitor's words.
+/// The error, in a stock monitor's words.
 fn no_technique(technique: &str, all: &str) -> Failure {
     Failure::missing(format!(
         "technique={technique} is not a valid coding technique.  Choose one of the following: {all}"
@@ -216,7 +217,7 @@ impl Terms {
         })
     }
 
-    /// A stock monitor does not write it into the profile if it is not said.
+    /// The stripe unit. Like a stock monitor, does not add the default to the profile.
     fn stripe_unit(&self, Alignment(alignment): Alignment, force: bool) -> Result<u32, Failure> {
         let Some(said) = self.0.get(&Name::from("stripe_unit")) else {
             return Ok(STRIPE_UNIT.next_multiple_of(alignment));
@@ -239,7 +240,8 @@ impl Terms {
     }
 }
 
-/// `4K`, `4Ki`, `4096`, `1M`; at most 16 MiB, so that stripes stay far below what an object may hold.
+/// Parses `4K`, `4Ki`, `4096`, `1M`; at most 16 MiB, so that stripes stay far below the maximum object
+/// size.
 fn parse_bytes(text: &str) -> Option<u32> {
     const MAX: u32 = 16 << 20;
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
@@ -252,32 +254,32 @@ fn parse_bytes(text: &str) -> Option<u32> {
     digits.parse::<u32>().ok()?.checked_mul(factor).filter(|bytes| *bytes <= MAX)
 }
 
-/// An erasure-coded pool that is wanted.
+/// The parameters of a new erasure-coded pool.
 pub struct NewErasurePool<'a> {
     /// Its name.
     pub name: &'a str,
-    /// Placement groups; 0 is the default.
+    /// Number of placement groups; 0 selects the default.
     pub pg_num: u32,
-    /// The profile, or the default one.
+    /// The profile; `None` selects the default one.
     pub profile: Option<&'a str>,
-    /// The CRUSH rule; one is made by the profile if none is named.
+    /// The CRUSH rule; `None` creates one from the profile.
     pub rule: Option<&'a str>,
 }
 
 impl State {
-    /// A profile by name.
+    /// The profile of this name.
     ///
     /// # Errors
-    /// ENOENT.
+    /// ENOENT if there is none.
     pub fn profile(&self, name: &str) -> Result<&Profile, Failure> {
         let profile = self.osdmap().erasure_code_profiles.get(&Name::from(name));
         profile.ok_or_else(|| Failure::missing(format!("unknown erasure code profile '{name}'")))
     }
 
-    /// What the profile of this name means.
+    /// Parses the profile of this name.
     ///
     /// # Errors
-    /// EINVAL, as of a stock monitor, if there is none.
+    /// EINVAL, as from a stock monitor, if there is none.
     pub fn code(&self, name: &str) -> Result<Code, Failure> {
         let unknown = |_| {
             let status = "cannot determine the erasure code plugin because there is no 'plugin' entry in the \
@@ -287,11 +289,11 @@ impl State {
         Code::of(self.profile(name).map_err(unknown)?.clone(), true)
     }
 
-    /// Adds or changes a profile; `force` replaces one that is different.
+    /// Adds or changes a profile. `force` replaces an existing one that differs.
     ///
     /// # Errors
-    /// EPERM if there is another one of this name; EINVAL for a failure domain that the CRUSH map does not
-    /// have.
+    /// EPERM if a different profile of this name exists; EINVAL for a failure domain that the CRUSH map
+    /// does not have.
     pub fn set_profile(&mut self, now: UTime, name: &str, code: Code, force: bool) -> Result<(), Failure> {
         if self.osdmap().crush.type_by_name(&code.failure_domain).is_none() {
             return Err(Failure::invalid(format!(
@@ -321,10 +323,10 @@ impl State {
         Ok(())
     }
 
-    /// Removes a profile; `false` if there is none.
+    /// Removes a profile. Returns `false` if there is none.
     ///
     /// # Errors
-    /// EBUSY while a pool has it.
+    /// EBUSY if a pool uses it.
     pub fn remove_profile(&mut self, now: UTime, name: &str) -> Result<bool, Failure> {
         if self.profile(name).is_err() {
             return Ok(false);
@@ -341,10 +343,10 @@ impl State {
         Ok(true)
     }
 
-    /// Makes an erasure-coded pool, unless it is there already.
+    /// Creates an erasure-coded pool, unless it exists already.
     ///
     /// # Errors
-    /// As [`State::create_pool`]; a profile or rule that there is not; more shards than OSDs.
+    /// As [`State::create_pool`]; the profile or rule does not exist; more shards than OSDs.
     pub fn create_erasure_pool(&mut self, now: UTime, new: &NewErasurePool<'_>) -> Result<Created, Failure> {
         let name = new.name;
         let map = self.osdmap();
@@ -385,7 +387,7 @@ fn existing_rule(crush: &CrushMap, name: &str) -> Result<u8, Failure> {
     let rule = rule.ok_or_else(|| Failure::missing(format!("specified rule {name} doesn't exist")))?;
     match crush.rule(usize::from(rule)).is_some_and(|rule| rule.kind == RuleKind::ERASURE) {
         true => Ok(rule),
-        // All that a stock monitor says of a rule of another kind.
+        // A stock monitor's complete message for a rule of another type.
         false => Err(Failure::invalid("(22) Invalid argument")),
     }
 }
@@ -399,8 +401,8 @@ fn shown(profile: &Profile) -> String {
 mod tests {
     use super::*;
 
-    /// The numbers are those of a monitor of 16.2.15, but for 95: what only a stock cluster has; and for
-    /// `k=200`, which a stock monitor refuses when a pool is made of it.
+    /// The error numbers are those of a monitor of 16.2.15, with two exceptions: 95 marks what only a
+    /// stock cluster supports, and a stock monitor refuses `k=200` only when a pool is created with it.
     #[test]
     fn profiles_are_completed_and_checked() {
         let code = Code::of_words(&["k=2", "m=1", "crush-failure-domain=osd"], false).expect("a code");

@@ -1,16 +1,16 @@
-//! Why a file is no state of a monitor.
+//! Errors of reading a saved state.
 
 use loligo_cephx::keyring::KeyringError;
 use loligo_maps::ApplyError;
 use loligo_wire::DecodeError;
 
-/// Why a file is no state.
+/// Why a file is not a valid state.
 #[derive(Debug, thiserror::Error)]
 pub enum StateError {
-    /// It is not JSON.
+    /// The file is not JSON.
     #[error("not JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// Another program's file, or a newer one's.
+    /// Another program wrote the file, or a newer release.
     #[error("form {0} is not known")]
     Form(u64),
     /// A field is missing or of the wrong type.
@@ -19,13 +19,13 @@ pub enum StateError {
     /// A map is damaged.
     #[error("{0}: {1}")]
     Map(&'static str, DecodeError),
-    /// A change cannot be made.
+    /// A change cannot be applied.
     #[error("the osdmap: {0}")]
     Apply(#[from] ApplyError),
-    /// A change in the log is damaged, and there are later ones.
+    /// A change in the log is damaged, and later ones exist.
     #[error("change {0} is damaged, and there are later ones")]
     Change(u64),
-    /// The checksum does not fit, or is not there: the file was cut or changed.
+    /// The checksum does not match or is missing: the file was truncated or changed.
     #[error("the checksum does not fit: it was cut or changed")]
     Check,
     /// The keys are damaged.

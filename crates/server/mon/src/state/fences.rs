@@ -1,20 +1,21 @@
-//! How much of the blocklist one user may fill. Every client and OSD keeps all of it, in every map.
+//! Limits on the blocklist entries of a user. Every client and OSD keeps the whole blocklist, as part of
+//! every map.
 
 use loligo_wire::{EntityAddr, EntityName};
 
 use super::State;
 use crate::failure::{Errno, Failure};
 
-/// Entries of one user who may not do everything, that hold at a time.
+/// Maximum number of unexpired entries of a user without `allow *`.
 const FENCES_PER_USER_MAX: usize = 1_000;
-/// Entries of all.
+/// Maximum number of entries of all users.
 const FENCES_MAX: usize = 65_536;
 
 impl State {
-    /// Notes that a user is about to put an address on the blocklist, or to have its entry hold for longer.
+    /// Records that a user is about to blocklist an address or to extend its entry.
     ///
     /// # Errors
-    /// ENOSPC: the user's entries are too many, or all are.
+    /// ENOSPC: the user has too many entries, or all users together have.
     pub fn fence(&mut self, addr: EntityAddr, user: &EntityName, is_unbounded: bool) -> Result<(), Failure> {
         let listed = &self.maps.current().blocklist;
         if listed.addrs.contains_key(&addr) || listed.ranges.contains_key(&addr) {

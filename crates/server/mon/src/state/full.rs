@@ -1,9 +1,9 @@
-//! What the osdmap says of how full the OSD is.
+//! The OSDs' fullness in the osdmap.
 //!
-//! All OSDs share one store, and so are equally full. A stock OSD tells its monitor of the highest of the
-//! three ratios that it has reached; the monitor sets the one bit for it in the OSD's state, and the flag for
-//! it in each pool with a placement group there, which are all pools here (`OSDMonitor::prepare_full`,
-//! `encode_pending`). Clients heed the flag `full` of pools.
+//! All OSDs share one store, and so are equally full. A stock OSD reports the highest of the three
+//! ratios that it has reached. The monitor sets the bit for that ratio in the OSD's state, and the flag
+//! for it in each pool with a placement group there, which here means all pools
+//! (`OSDMonitor::prepare_full`, `encode_pending`). Clients obey the pool flag `full`.
 
 use loligo_maps::{OsdMap, OsdState, PgPool, PoolFlags};
 use loligo_wire::UTime;
@@ -16,7 +16,7 @@ const STATES: OsdState = OsdState::FULL.with(OsdState::BACKFILLFULL).with(OsdSta
 const FLAGS: PoolFlags = PoolFlags::FULL.with(PoolFlags::BACKFILLFULL).with(PoolFlags::NEARFULL);
 
 impl State {
-    /// What the map says.
+    /// The fullness that the map shows.
     pub fn fullness(&self) -> Fullness {
         let map = self.osdmap();
         let state = map.osd_ids().map(|osd| map.state(osd)).fold(OsdState(0), OsdState::with);
@@ -28,7 +28,7 @@ impl State {
         }
     }
 
-    /// Has the map say so. If it does already there is no new epoch.
+    /// Sets the fullness in the map. Makes no new epoch if nothing changes.
     pub fn set_fullness(&mut self, now: UTime, fullness: Fullness) -> Result<(), Failure> {
         let (state, flag) = words(fullness);
         let map = self.osdmap();
@@ -56,7 +56,7 @@ impl State {
         self.change_osdmap(now, change).map(|_| ())
     }
 
-    /// The flag that a new pool begins with.
+    /// The fullness flag of a new pool.
     pub(super) fn flag_of_new_pools(&self) -> PoolFlags {
         words(self.fullness()).1
     }
@@ -71,7 +71,7 @@ fn words(fullness: Fullness) -> (OsdState, PoolFlags) {
     }
 }
 
-/// What is over its quota is full in any case, and says nothing else.
+/// A pool over its quota stays full, and gets no other fullness flag.
 fn flagged(pool: &PgPool, flag: PoolFlags) -> PoolFlags {
     if pool.flags.has(PoolFlags::FULL_QUOTA) { pool.flags } else { pool.flags.without(FLAGS).with(flag) }
 }
@@ -106,7 +106,7 @@ mod tests {
             state.set_fullness(now, fullness).expect("applies");
             assert_eq!((state.osdmap().epoch.0, state.fullness()), (epoch.0 + 1, fullness));
             assert!(OSDS.iter().all(|osd| state.osdmap().state(*osd).0 & STATES.0 == bits.0));
-            // Also a pool that is made then.
+            // A pool created in this state gets the flag as well.
             state.create_pool(now, &format!("b{i}"), 1).expect("a pool");
             assert!(state.osdmap().pools.values().all(|pool| PoolFlags(pool.flags.0 & FLAGS.0) == flag));
         }

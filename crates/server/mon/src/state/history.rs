@@ -1,4 +1,4 @@
-//! The osdmap and the way it came about: what clients that lag behind are sent.
+//! The osdmap and its earlier epochs, from which clients with older maps are updated.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,14 +7,14 @@ use bytes::Bytes;
 use loligo_maps::{ApplyError, EncodedOsdMap, Incremental, NextEpoch, OsdMap};
 use loligo_wire::{Epoch, UTime};
 
-/// Epochs kept (`mon_min_osdmap_epochs`).
+/// Maximum number of epochs kept (`mon_min_osdmap_epochs`).
 const EPOCHS_MAX: usize = 500;
-/// Bytes of maps kept.
+/// Maximum bytes of encoded maps kept.
 const BYTES_MAX: usize = 16 << 20;
 
-/// The current osdmap and the epochs before it, as far as they are kept.
+/// The current osdmap and the earlier epochs that are still kept.
 ///
-/// There is an entry for the current epoch; the entries follow each other without a gap.
+/// The current epoch always has an entry, and the entries are contiguous.
 #[derive(Clone, Debug)]
 pub struct MapHistory {
     current: Arc<OsdMap>,
@@ -22,17 +22,17 @@ pub struct MapHistory {
     bytes: usize,
 }
 
-/// An epoch, encoded.
+/// An encoded epoch.
 #[derive(Clone, Debug)]
 pub struct EpochBytes {
-    /// The whole map.
+    /// The full map.
     pub full: Bytes,
-    /// The change that leads to it; `None` for an epoch that was not made in this life of the process.
+    /// The change that leads to it; `None` for the epoch that the history began with.
     pub incremental: Option<Bytes>,
 }
 
 impl MapHistory {
-    /// A history that begins with `map`.
+    /// Creates a history that begins with `map`.
     pub fn new(map: OsdMap) -> Self {
         let EncodedOsdMap { bytes: full, .. } = map.encode(loligo_maps::Features::PACIFIC);
         let mut history = Self { current: Arc::new(map), epochs: BTreeMap::new(), bytes: 0 };
@@ -60,7 +60,7 @@ impl MapHistory {
         self.epochs.get(&epoch)
     }
 
-    /// The changes that lead from the epoch before `from` to the current one; `None` if some are not kept.
+    /// The incrementals from epoch `from` to the current one; `None` if some of them are not kept.
     pub fn incrementals(&self, from: Epoch) -> Option<BTreeMap<Epoch, Bytes>> {
         let first = self.epochs.get(&from)?;
         first.incremental.as_ref()?;
@@ -68,7 +68,7 @@ impl MapHistory {
         Some(changes.filter_map(|(epoch, e)| Some((*epoch, e.incremental.clone()?))).collect())
     }
 
-    /// Makes the next epoch. On an error nothing changes.
+    /// Makes the next epoch. After an error nothing has changed.
     pub fn advance(
         &mut self,
         now: UTime,

@@ -1,5 +1,5 @@
-//! The cluster's log: what happened, and who ordered what (`ceph log last`). Kept in memory, the newest lines
-//! only.
+//! The cluster's log: events, and an audit of commands (`ceph log last`). Only the newest lines are
+//! kept, in memory.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -10,17 +10,17 @@ use loligo_wire::{EntityAddr, EntityAddrVec, EntityName, EntityNum, EntityType, 
 
 use crate::output::units;
 
-/// Lines kept (Ceph keeps 10,000 for each channel).
+/// Maximum number of lines kept (Ceph keeps 10,000 for each channel).
 const LINES_MAX: usize = 2_000;
-/// Bytes kept: of texts, names, channels and addresses.
+/// Maximum bytes kept: texts, names, channels and addresses.
 const BYTES_MAX: usize = 2 << 20;
 
-/// How grave a line is.
+/// The severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// For the search for faults.
+    /// Debugging.
     Debug = 0,
-    /// News.
+    /// Information.
     Info = 1,
     /// Security.
     Sec = 2,
@@ -31,18 +31,18 @@ pub enum Severity {
 }
 
 impl Severity {
-    /// The one with a word, as `ceph log last` takes it.
+    /// Parses a word, as used by `ceph log last`.
     pub fn from_word(word: &str) -> Option<Self> {
         let code = ["debug", "info", "sec", "warn", "error"].iter().position(|w| *w == word)?;
         Self::from_code(code.saturating_as::<u16>())
     }
 
-    /// The one with a number.
+    /// The severity with a number.
     pub fn from_code(code: u16) -> Option<Self> {
         [Self::Debug, Self::Info, Self::Sec, Self::Warn, Self::Error].into_iter().find(|s| *s as u16 == code)
     }
 
-    /// The letters in brackets.
+    /// The severity's tag in printed lines.
     pub fn tag(self) -> &'static str {
         match self {
             Self::Debug => "[DBG]",
@@ -60,12 +60,12 @@ pub struct ClusterLog {
     lines: VecDeque<LogEntry>,
     bytes: usize,
     last_seq: u64,
-    /// Lines since the start, forgotten ones too.
+    /// Number of lines since the start, including dropped ones.
     count: u64,
 }
 
 impl ClusterLog {
-    /// Adds a line, and forgets the oldest ones beyond the bounds.
+    /// Adds a line, and drops the oldest ones beyond the bounds.
     pub fn push(&mut self, entry: LogEntry) {
         self.bytes += bytes_of(&entry);
         self.count += 1;
@@ -76,7 +76,7 @@ impl ClusterLog {
         }
     }
 
-    /// Adds a line of the monitor's own.
+    /// Adds a line written by the monitor.
     pub fn say(&mut self, stamp: UTime, severity: Severity, channel: &str, message: String) {
         self.last_seq += 1;
         self.push(LogEntry {
@@ -91,18 +91,18 @@ impl ClusterLog {
         });
     }
 
-    /// How many lines there were since the start: the number of the newest one.
+    /// The number of lines since the start, which is also the number of the newest line.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Lines from this number on, as far as they are kept.
+    /// The lines from this number on that are still kept.
     pub fn since(&self, number: u64) -> impl Iterator<Item = &LogEntry> {
         let oldest = self.count - self.lines.len() as u64 + 1;
         self.lines.iter().skip(number.saturating_sub(oldest).saturating_as::<usize>())
     }
 
-    /// The last `n` lines of a channel (all channels: `*`) that are at least so grave, oldest first.
+    /// The last `n` lines of a channel (all channels: `*`) with at least this severity, oldest first.
     pub fn last(&self, n: usize, least: Severity, channel: &str) -> Vec<&LogEntry> {
         let fits =
             |entry: &&LogEntry| severity(entry) >= least && (channel == "*" || entry.channel == channel);
@@ -112,18 +112,18 @@ impl ClusterLog {
     }
 }
 
-/// What a line takes.
+/// The memory that a line takes, in bytes.
 fn bytes_of(entry: &LogEntry) -> usize {
     let addrs = entry.addrs.0.len() * size_of::<EntityAddr>();
     size_of::<LogEntry>() + entry.message.len() + entry.channel.len() + entry.name.id.len() + addrs
 }
 
-/// How grave a line is; unknown numbers count as errors.
+/// The severity of a line; unknown numbers count as errors.
 pub fn severity(entry: &LogEntry) -> Severity {
     Severity::from_code(entry.prio).unwrap_or(Severity::Error)
 }
 
-/// The writer's number; clients that write by a command have none.
+/// The writer's number; `?` for clients that write by a command.
 pub fn rank(entry: &LogEntry) -> String {
     match entry.rank {
         EntityNum { kind, num: ..0 } => format!("{kind}.?"),
@@ -142,7 +142,7 @@ impl fmt::Display for Line<'_> {
     }
 }
 
-/// What a client subscribes to for lines that are at least so grave.
+/// The names of log subscriptions, each with its minimum severity.
 pub(crate) const SUBSCRIPTIONS: [(&str, Severity); 5] = [
     ("log-debug", Severity::Debug),
     ("log-info", Severity::Info),
@@ -151,7 +151,7 @@ pub(crate) const SUBSCRIPTIONS: [(&str, Severity); 5] = [
     ("log-error", Severity::Error),
 ];
 
-/// Whether that is what a client subscribes to for lines of the log.
+/// Whether this is the name of a log subscription.
 pub(crate) fn is_level(what: &str) -> bool {
     SUBSCRIPTIONS.iter().any(|(level, _)| *level == what)
 }

@@ -1,4 +1,4 @@
-//! The manager: a door of this process at which clients ask what a cluster's manager answers.
+//! The manager: a second address of this process, for the commands of a cluster's manager.
 
 use loligo_wire::message::mon::MgrMap;
 use loligo_wire::{EntityAddrVec, Epoch, UTime, features};
@@ -8,24 +8,23 @@ use super::State;
 /// The manager's name.
 pub const MGR_ID: &str = "a";
 
-/// Its number: a stock one has that of its session with the monitors.
+/// The manager's number: a stock manager uses the global id of its session with the monitors.
 const MGR_GID: u64 = 1;
 
-/// Where clients find the manager. Over when the process ends.
+/// The manager's address in the map. Not saved.
 #[derive(Clone, Debug)]
 pub struct Manager {
-    /// Where it listens.
+    /// The addresses it listens on.
     pub addrs: EntityAddrVec,
-    /// When it began to.
+    /// When it began to listen.
     pub since: UTime,
     /// The map's version.
     epoch: Epoch,
 }
 
 impl State {
-    /// Makes known where the manager listens. The map gets a version that is newer than those of earlier
-    /// starts, as the osdmap does at each of them: clients that stay ask for what is newer than what they
-    /// have.
+    /// Publishes the manager's addresses. The map's version is the osdmap's epoch, which grows at each
+    /// start: clients that stay connected over a restart only ask for newer versions.
     pub fn set_manager(&mut self, now: UTime, addrs: EntityAddrVec) {
         let epoch = self.osdmap().epoch;
         self.manager = Some(Manager { addrs, since: now, epoch });
@@ -36,7 +35,7 @@ impl State {
         self.manager.as_ref()
     }
 
-    /// The map of managers.
+    /// The manager map.
     pub fn mgr_map(&self) -> MgrMap {
         let Some(manager) = &self.manager else { return MgrMap { epoch: Epoch(1), ..MgrMap::default() } };
         MgrMap {

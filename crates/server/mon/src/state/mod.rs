@@ -1,7 +1,8 @@
-//! What the monitor knows of the cluster.
+//! The monitor's state of the cluster.
 //!
-//! A [`State`] has no clock, no socket and no file: time is an argument, and what must be saved or sent on is
-//! told by [`State::take_changes`]. [`persist`] turns it into bytes and back, `change` what has changed.
+//! A [`State`] has no clock, no socket and no file: time is an argument, and [`State::take_changes`]
+//! returns what must be saved or sent. [`persist`] converts it to bytes and back, `change` converts its
+//! changes.
 
 pub(crate) mod change;
 pub mod config;
@@ -40,14 +41,14 @@ pub use manager::{MGR_ID, Manager};
 use mutes::Mute;
 pub use osds::OsdCount;
 
-/// The monitor's id: it is `mon.a`.
+/// The monitor's id: the monitor is `mon.a`.
 pub const MON_ID: &str = "a";
-/// Global ids are reserved in blocks of this size, so that few of them have to be saved.
+/// Global ids are reserved in blocks of this size, so that reservations are rarely saved.
 const GLOBAL_IDS_PER_BLOCK: u64 = 1_000_000;
-/// The first global id (Ceph's first clients get numbers from about here on).
+/// The first global id (Ceph's first clients get numbers from about here).
 const FIRST_GLOBAL_ID: u64 = 4_100;
 
-/// What the monitor knows of the cluster.
+/// The monitor's state of the cluster.
 #[derive(Clone, Debug)]
 pub struct State {
     monmap: MonMap,
@@ -57,15 +58,14 @@ pub struct State {
     auth_cipher: KeyType,
     config: ConfigDb,
     config_log: ConfigLog,
-    /// What was said to a running daemon alone, by its name and the option: over when the process ends.
+    /// Settings of a single running daemon, by its name and the option. Not saved.
     overrides: BTreeMap<(String, String), String>,
-    /// Who has put which address on the blocklist, of users who may not do everything: over when the process
-    /// ends.
+    /// The blocklist entries of each user without `allow *`. Not saved.
     fenced_by: BTreeMap<EntityName, BTreeSet<EntityAddr>>,
     config_keys: BTreeMap<String, Vec<u8>>,
     /// The secrets that seal tickets, as `loligo-cephx` writes them; empty before the first start.
     service_keys: Bytes,
-    /// No global id from here on has been given out.
+    /// Global ids from here on are unused.
     global_id_end: GlobalId,
     /// See [`State::filed_by`].
     filed_by: BTreeMap<PoolId, u32>,
@@ -76,24 +76,24 @@ pub struct State {
     store: Option<Uuid>,
     log: ClusterLog,
     started: UTime,
-    /// Over when the process ends.
+    /// Not saved.
     manager: Option<Manager>,
     changes: Changes,
 }
 
-/// An osdmap as the OSD needs it.
+/// An osdmap in the form that the OSD needs.
 #[derive(Clone, Debug)]
 pub struct NewOsdMap {
     /// The map.
     pub map: Arc<OsdMap>,
-    /// The same as clients get it.
+    /// The same map, encoded for clients.
     pub encoded: Bytes,
     /// See [`State::filed_by`].
     pub filed_by: BTreeMap<PoolId, u32>,
 }
 
 impl NewOsdMap {
-    /// The current one.
+    /// The current osdmap.
     pub fn of(state: &State) -> Self {
         let maps = state.maps();
         Self {
@@ -104,7 +104,7 @@ impl NewOsdMap {
     }
 }
 
-/// What has changed since somebody last asked.
+/// The parts that changed since the last call of `take_changes`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     /// The osdmap.
@@ -113,7 +113,7 @@ pub struct Changes {
     pub keys: bool,
     /// Settings for clients.
     pub config: bool,
-    /// Something else that must be saved.
+    /// Anything else that must be saved.
     pub other: bool,
 }
 
@@ -124,25 +124,25 @@ impl Changes {
     }
 }
 
-/// What a new cluster starts with.
+/// The parameters of a new cluster.
 #[derive(Clone, Debug)]
 pub struct NewCluster {
-    /// Its id.
+    /// The cluster's id.
     pub fsid: Uuid,
-    /// When it is made.
+    /// The time of creation.
     pub now: UTime,
-    /// The name of the machine, for the CRUSH map.
+    /// The host name, for the CRUSH map.
     pub host: String,
-    /// The secret of `client.admin`. New keys are of its type.
+    /// The secret of `client.admin`. New keys have the same type.
     pub admin_key: CryptoKey,
 }
 
 impl State {
-    /// A new cluster: one OSD, which is not up yet; no pools; one key, `client.admin`, which may do
-    /// everything.
+    /// Creates a new cluster: one OSD, which is not up yet; no pools; one key, `client.admin`, with all
+    /// capabilities.
     ///
     /// # Errors
-    /// A host name that cannot stand in a CRUSH map, such as `default`.
+    /// A host name that the CRUSH map cannot hold, such as `default`.
     pub fn new(cluster: NewCluster) -> Result<Self, Failure> {
         let NewCluster { fsid, now, host, admin_key } = cluster;
         let map = OsdMap::build(fsid).created(now).host(&host).finish();
@@ -181,12 +181,12 @@ impl State {
         self.osdmap().fsid
     }
 
-    /// When this life of the process began.
+    /// When this process started.
     pub fn started(&self) -> UTime {
         self.started
     }
 
-    /// Who the monitors are.
+    /// The monitor map.
     pub fn monmap(&self) -> &MonMap {
         &self.monmap
     }
@@ -196,13 +196,13 @@ impl State {
         self.maps.current()
     }
 
-    /// The osdmap's epochs.
+    /// The osdmap and its earlier epochs.
     pub fn maps(&self) -> &MapHistory {
         &self.maps
     }
 
-    /// The pools whose `pg_num` is another than they were made with, and that number: the OSD has filed their
-    /// objects by it.
+    /// The pools whose `pg_num` differs from the original one, each with the original: the OSD stores
+    /// their objects by it.
     pub fn filed_by(&self) -> &BTreeMap<PoolId, u32> {
         &self.filed_by
     }
@@ -212,40 +212,40 @@ impl State {
         &self.keys
     }
 
-    /// The type of keys that are made, unless a command says another one.
+    /// The type of new keys, unless a command names another one.
     pub fn auth_cipher(&self) -> KeyType {
         self.auth_cipher
     }
 
-    /// Changes the type of keys that are made from now on. Those that there are stay what they are.
+    /// Changes the type of new keys. Existing keys keep theirs.
     pub fn set_auth_cipher(&mut self, cipher: KeyType) {
         self.changes.other |= self.auth_cipher != cipher;
         self.auth_cipher = cipher;
     }
 
-    /// The object store that is the OSDs', if it is on disk and was opened once: no other one is to be taken
-    /// for it.
+    /// The id of the OSDs' object store, if it is on disk and has been opened once. Any other store is
+    /// refused.
     pub fn store(&self) -> Option<Uuid> {
         self.store
     }
 
-    /// Remembers the object store.
+    /// Sets the id of the object store.
     pub fn set_store(&mut self, store: Uuid) {
         self.changes.other |= self.store != Some(store);
         self.store = Some(store);
     }
 
-    /// Settings.
+    /// The configuration database.
     pub fn config(&self) -> &ConfigDb {
         &self.config
     }
 
-    /// What has changed in the settings.
+    /// The history of the configuration database.
     pub fn config_log(&self) -> &ConfigLog {
         &self.config_log
     }
 
-    /// What `config-key` keeps.
+    /// The `config-key` store.
     pub fn config_keys(&self) -> &BTreeMap<String, Vec<u8>> {
         &self.config_keys
     }
@@ -255,38 +255,38 @@ impl State {
         &self.log
     }
 
-    /// The cluster's log, to be written to. It is not saved.
+    /// The cluster's log, for writing. The log is not saved.
     pub fn log_mut(&mut self) -> &mut ClusterLog {
         &mut self.log
     }
 
-    /// The secrets that seal tickets, as they were set.
+    /// The secrets that seal tickets, as last set.
     pub fn service_keys(&self) -> &Bytes {
         &self.service_keys
     }
 
-    /// What has changed since the last call.
+    /// Returns what has changed since the last call.
     pub fn take_changes(&mut self) -> Changes {
         std::mem::take(&mut self.changes)
     }
 
-    /// A setting of the monitor's own that is on or off.
+    /// Whether a setting of the monitor is on.
     pub fn own_flag(&self, option: &str) -> bool {
         matches!(self.own_value(option), Some("true" | "1" | "yes" | "on"))
     }
 
-    /// A setting of the monitor's own.
+    /// The value of a setting for the monitor.
     pub fn own_value(&self, option: &str) -> Option<&str> {
         let me = EntityName { kind: EntityType::MON, id: MON_ID.to_owned() };
         self.overridden(&me, option).or_else(|| self.config.value(&me, option))
     }
 
-    /// What was said to a running daemon alone.
+    /// The override of a setting for a single running daemon.
     pub fn overridden(&self, who: &EntityName, option: &str) -> Option<&str> {
         self.overrides.get(&(who.to_string(), config::normal(option))).map(String::as_str)
     }
 
-    /// Says something to a running daemon alone, or takes it back.
+    /// Sets or removes the override of a setting for a single running daemon.
     pub fn set_override(&mut self, who: &EntityName, option: &str, value: Option<&str>) {
         let key = (who.to_string(), config::normal(option));
         match value {
@@ -295,7 +295,7 @@ impl State {
         }
     }
 
-    /// What a running daemon goes by, if anything is set.
+    /// The value that a running daemon uses, if any is set.
     pub fn running_value(&self, who: &EntityName, option: &str) -> Option<String> {
         let set = self.overridden(who, option).map(str::to_owned);
         set.or_else(|| self.config.value_at(who, &self.place_of(who), option).map(str::to_owned))
@@ -304,7 +304,7 @@ impl State {
     /// Makes the next epoch of the osdmap.
     ///
     /// # Errors
-    /// A change that cannot be applied; nothing has changed then.
+    /// The change cannot be applied; then nothing has changed.
     pub fn change_osdmap(
         &mut self,
         now: UTime,
@@ -315,7 +315,7 @@ impl State {
         Ok(self.osdmap().epoch)
     }
 
-    /// Begins a life of the process: the monitor is at these addresses now.
+    /// Records the start of the process, and the monitor's addresses.
     pub fn start(&mut self, now: UTime, addrs: EntityAddrVec) {
         self.started = now;
         let Some(me) = self.monmap.mons.get_mut(MON_ID.as_bytes()) else { return };
@@ -331,7 +331,7 @@ impl State {
         self.changes.other = true;
     }
 
-    /// The OSD has started, and listens at these addresses.
+    /// Marks an OSD up at these addresses.
     pub fn boot_osd(
         &mut self,
         now: UTime,
@@ -348,24 +348,24 @@ impl State {
             }
             inc.osd_up(osd, addrs.clone(), addrs);
             if map.last_in_change.is_zero() {
-                inc.new_last_in_change = now; // it was in from the start; now it is there, too
+                inc.new_last_in_change = now; // the OSD was `in` from the start; its first boot sets the time
             }
         })?;
         self.log.say(now, Severity::Info, "cluster", format!("osd.{osd} boot"));
         Ok(())
     }
 
-    /// Brings up the OSDs that commands have taken down: they run in this process, and a stock OSD that finds
-    /// itself marked down boots again, unless the cluster says that none shall.
+    /// Brings OSDs up again that commands have marked down. They run in this process, and a stock OSD
+    /// that is marked down wrongly boots again, unless `noup` forbids it.
     ///
     /// # Errors
-    /// A change that cannot be applied.
+    /// A change cannot be applied.
     pub fn revive_osds(&mut self, now: UTime) -> Result<(), Failure> {
         let map = self.osdmap();
         if map.flags.has(MapFlags::NOUP) {
             return Ok(());
         }
-        // One that never was up has no addresses yet: it boots by itself.
+        // An OSD that was never up has no addresses yet. It boots by itself.
         let down = map.osd_ids().filter(|osd| !map.is_up(*osd)).filter_map(|osd| Some((osd, map.osd(osd)?)));
         let down = down.filter(|(_, facts)| facts.info.up_from > Epoch(0) && facts.info.down_at > Epoch(0));
         let down = down.filter(|(osd, _)| !map.state(*osd).has(OsdState::NOUP));
@@ -381,14 +381,14 @@ impl State {
         }
     }
 
-    /// Removes a key; false if there is none.
+    /// Removes a key. Returns `false` if there is none.
     pub fn remove_key(&mut self, name: &EntityName) -> bool {
         let removed = self.keys.remove(name).is_some();
         self.changes.keys |= removed;
         removed
     }
 
-    /// Where a program runs, as far as settings depend on it: of OSDs, what CRUSH says.
+    /// The place of a daemon or client, as settings depend on it: for OSDs, the location in CRUSH.
     pub fn place_of(&self, who: &EntityName) -> config::Place {
         let osd = who.id.parse::<i32>().ok().filter(|_| who.kind == EntityType::OSD);
         let Some(osd) = osd else { return config::Place::default() };
@@ -408,7 +408,7 @@ impl State {
         self.change_config(now, "", [((section, option), None)]);
     }
 
-    /// Changes settings as one version of the database, which has a name.
+    /// Changes settings as one named version of the database.
     pub fn change_config<'a>(
         &mut self,
         now: UTime,
@@ -423,10 +423,10 @@ impl State {
         self.apply_config(now, name.to_owned(), changes);
     }
 
-    /// Makes the settings what they were at a version.
+    /// Resets the settings to a version.
     ///
     /// # Errors
-    /// There was no such version, or it is not known any more.
+    /// The version does not exist, or is not kept any more.
     pub fn reset_config(&mut self, now: UTime, version: u64) -> Result<(), Failure> {
         if !self.config_log.reaches(version) {
             let status = "must specify a valid historical version to revert to; see 'ceph config log' for a list of \
@@ -453,13 +453,13 @@ impl State {
         self.config_log.push(now, name, changes);
     }
 
-    /// Adds or changes what `config-key` keeps under a key.
+    /// Adds or changes an entry of the `config-key` store.
     pub fn set_config_key(&mut self, key: &str, value: Vec<u8>) {
         self.config_keys.insert(key.to_owned(), value);
         self.changes.other = true;
     }
 
-    /// Removes what `config-key` keeps under a key.
+    /// Removes an entry of the `config-key` store.
     pub fn remove_config_key(&mut self, key: &str) {
         self.changes.other |= self.config_keys.remove(key).is_some();
     }
@@ -470,7 +470,7 @@ impl State {
         self.changes.other = true;
     }
 
-    /// Reserves global ids for a life of the process: the first one that it may give out.
+    /// Reserves global ids for this run of the process. Returns the first one.
     pub fn reserve_global_ids(&mut self) -> GlobalId {
         let first = self.global_id_end;
         self.global_id_end.0 += GLOBAL_IDS_PER_BLOCK;
@@ -478,12 +478,13 @@ impl State {
         first
     }
 
-    /// Where the reserved global ids end. Those before it may be given once the state is saved.
+    /// The end of the reserved global ids. Ids below it may be assigned once the state is saved.
     pub fn global_id_end(&self) -> GlobalId {
         self.global_id_end
     }
 
-    /// Reserves more global ids if `next`, the one given out next, comes near the end of those reserved.
+    /// Reserves more global ids if `next`, the next one to be assigned, comes near the end of the
+    /// reserved ones.
     pub fn note_global_id(&mut self, next: GlobalId) {
         if next.0 + GLOBAL_IDS_PER_BLOCK / 2 > self.global_id_end.0 {
             self.global_id_end.0 = next.0 + GLOBAL_IDS_PER_BLOCK;

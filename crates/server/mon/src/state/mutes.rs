@@ -1,4 +1,4 @@
-//! Health alerts that shall not be heard (`ceph health mute`).
+//! Muted health alerts (`ceph health mute`).
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,22 @@ use loligo_wire::UTime;
 
 use super::State;
 
-/// An alert that is muted.
+/// A muted alert.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mute {
-    /// Until when; `None` for as long as the alert does not get worse.
+    /// When the mute expires; `None` if it lasts as long as the alert does not get worse.
     pub until: Option<UTime>,
-    /// It stays muted when the alert is over or gets worse.
+    /// Whether the mute stays when the alert clears or gets worse.
     pub sticky: bool,
-    /// What the alert said.
+    /// The alert's summary when it was muted.
     pub summary: String,
-    /// How many things it was about.
+    /// The alert's count when it was muted; lowered when the count falls.
     pub count: usize,
 }
 
 impl Mute {
-    /// Whether it goes on: `raised` is what the alert says now and how many things it is about. One that is
-    /// about fewer things than before is muted for that many from now on.
+    /// Whether the mute stays in effect. `raised` is the alert's current summary and count. If the count
+    /// has fallen, the mute covers only that count from now on.
     fn lasts(&mut self, now: UTime, raised: Option<(&str, usize)>) -> bool {
         if self.until.is_some_and(|until| until <= now) {
             return false;
@@ -42,25 +42,26 @@ impl Mute {
 }
 
 impl State {
-    /// The alerts that are muted, by code.
+    /// The muted alerts, by code.
     pub fn mutes(&self) -> &BTreeMap<String, Mute> {
         &self.mutes
     }
 
-    /// Mutes an alert, perhaps anew.
+    /// Mutes an alert, or replaces its mute.
     pub fn mute(&mut self, code: &str, mute: Mute) {
         self.mutes.insert(code.to_owned(), mute);
         self.changes.other = true;
     }
 
-    /// Has an alert heard again, or all of them.
+    /// Unmutes an alert, or all of them.
     pub fn unmute(&mut self, code: Option<&str>) {
         let before = self.mutes.len();
         self.mutes.retain(|muted, _| code.is_some_and(|code| code != muted));
         self.changes.other |= self.mutes.len() != before;
     }
 
-    /// Ends mutes that are over, given what each alert says now.
+    /// Ends mutes that do not apply any more. `raised` returns the current summary and count of an
+    /// alert.
     pub fn end_mutes<'a>(&mut self, now: UTime, raised: impl Fn(&str) -> Option<(&'a str, usize)>) {
         let before = self.mutes.clone();
         self.mutes.retain(|code, mute| mute.lasts(now, raised(code)));

@@ -1,4 +1,4 @@
-//! The OSDs that the map shows. One store is behind all of them, see `loligo_osd::Door`.
+//! The OSDs that the map shows. They share one store, see `loligo_osd::Door`.
 
 use loligo_maps::OsdMap;
 use loligo_maps::crush::CrushMap;
@@ -7,16 +7,16 @@ use loligo_wire::{OsdId, UTime};
 use super::State;
 use crate::failure::{Errno, Failure};
 
-/// How many OSDs a cluster shows.
+/// The number of OSDs that a cluster shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OsdCount(u8);
 
 impl OsdCount {
-    /// Enough for every pool that Ceph's tools make by default and for wide erasure codes; each OSD costs a
-    /// listening port and, of each client, a connection.
+    /// Enough for every pool that Ceph's tools create by default and for wide erasure codes. Each OSD
+    /// costs a listening port, and a connection of each client.
     pub const MAX: u8 = 64;
 
-    /// `None` for 0, and beyond [`OsdCount::MAX`].
+    /// Returns `None` for 0, and above [`OsdCount::MAX`].
     pub fn new(count: usize) -> Option<Self> {
         u8::try_from(count).ok().filter(|count| (1..=Self::MAX).contains(count)).map(Self)
     }
@@ -26,17 +26,17 @@ impl OsdCount {
         usize::from(self.0)
     }
 
-    /// The OSDs' own numbers.
+    /// The OSDs' ids.
     pub fn ids(self) -> impl Iterator<Item = OsdId> {
         (0..i32::from(self.0)).map(OsdId)
     }
 }
 
 impl State {
-    /// How many OSDs a life of the process shows: those that are wanted, or as many as before.
+    /// The number of OSDs for this run of the process: `wanted`, or else as many as before.
     ///
     /// # Errors
-    /// EINVAL if there were more: pools may be placed on them.
+    /// EINVAL if there were more before: pools may be placed on them.
     pub fn osd_count_for(&self, wanted: Option<OsdCount>) -> Result<OsdCount, Failure> {
         let had = self.served_osds().map(|osd| osd.0 + 1).max().unwrap_or(1);
         let had = usize::try_from(had).ok().and_then(OsdCount::new);
@@ -53,11 +53,11 @@ impl State {
         }
     }
 
-    /// Has the map show `count` OSDs, each new one on a host of its own, in the CRUSH map, and in. None is
-    /// removed.
+    /// Extends the map to `count` OSDs. Each new one is on a host of its own, in the CRUSH map, and in.
+    /// No OSD is removed.
     ///
     /// # Errors
-    /// A name of the CRUSH map is taken.
+    /// A name is already taken in the CRUSH map.
     pub fn add_osds(&mut self, now: UTime, count: usize, host: &str) -> Result<(), Failure> {
         let map = self.osdmap();
         let ids = (0..).map(OsdId).take(count);
@@ -77,7 +77,7 @@ impl State {
             inc.set_crush(&crush);
             new.iter().for_each(|osd| inc.osd_weight(*osd, OsdMap::WEIGHT_IN));
         })?;
-        // Numbers that `osd new` has given out are OSDs from now on.
+        // Ids that `osd new` has reserved belong to served OSDs from now on.
         self.reserved_osds.retain(|osd| !new.contains(osd));
         Ok(())
     }
@@ -87,7 +87,7 @@ fn crush_lacks(map: &OsdMap, osd: OsdId) -> bool {
     map.crush.item_by_name(&format!("osd.{osd}")).is_none()
 }
 
-/// The host that an OSD seems to be on: several failure domains, so that CRUSH rules can spread over hosts.
+/// The host on which an OSD is shown. Separate hosts give CRUSH rules several failure domains.
 fn host_of(host: &str, osd: OsdId) -> String {
     format!("{host}-{}", osd.0)
 }

@@ -1,9 +1,9 @@
-//! The state as a file: JSON, so that a person can look into it. What Ceph has an encoding for is in that
-//! encoding, in base64 (`osdmaptool` and `monmaptool` open it).
+//! The state as a file. It is JSON, so that people can inspect it. Structures for which Ceph has an
+//! encoding are stored in that encoding, in base64 (`osdmaptool` and `monmaptool` open it).
 //!
-//! What changes afterwards is saved by itself (`change`).
+//! Later changes are saved separately (`change`).
 //!
-//! Not in it: the log, old epochs of the osdmap. The file holds every secret of the cluster.
+//! The log and old epochs of the osdmap are not saved. The file holds every secret of the cluster.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,23 +27,23 @@ use super::mutes::Mute;
 use super::pools::PG_NUM_MAX;
 use super::{Changes, State};
 
-/// The file's form. A program that does not know a form does not guess.
+/// The file's format version. A program refuses versions that it does not know.
 const FORM: u64 = 1;
-/// The form of a file that names pools whose `pg_num` has changed. A program that overlooked them would look
-/// for their objects in the wrong places.
+/// Format version of files with pools whose `pg_num` has changed. A program that ignored the field would
+/// look for their objects in the wrong places.
 const FORM_FILED_BY: u64 = 2;
-/// The form of a file that names OSDs with nothing behind them. A program that overlooked them would serve
-/// them.
+/// Format version of files with reserved OSDs, which have no store. A program that ignored the field
+/// would serve them.
 const FORM_RESERVED: u64 = 3;
-/// The form of files of which there are two, with checksums (`StateFile`). A program that knew of one would
-/// leave the other behind.
+/// Format version of files that are kept as a pair, with checksums (`StateFile`). A program that knew a
+/// single file would not update the other one.
 pub(crate) const FORM_PAIR: u64 = 4;
-/// The form of files with a log of changes behind the state. A program that overlooked them would have an
-/// older state.
+/// Format version of files with a log of changes after the state. A program that ignored the log would
+/// load an older state.
 const FORM_LOG: u64 = 5;
 
 impl State {
-    /// The file's content.
+    /// The content of the file.
     pub fn to_json(&self) -> Zeroizing<Vec<u8>> {
         let config_keys: BTreeMap<_, _> =
             self.config_keys.iter().map(|(k, v)| (k, BASE64.encode(v))).collect();
@@ -56,7 +56,7 @@ impl State {
         Zeroizing::new(format!("{:#}\n", Value::Object(fields)).into_bytes())
     }
 
-    /// What of the file's content does not grow with what clients do, and the settings.
+    /// The fields whose size does not grow with the clients' work, and the settings.
     pub(super) fn small_fields(&self) -> Map<String, Value> {
         let config: Vec<_> =
             self.config.iter().map(|(section, name, value)| json!([section, name, value])).collect();
@@ -78,12 +78,13 @@ impl State {
         fields.map(|(name, value)| (name.to_owned(), value)).into_iter().collect()
     }
 
-    /// Reads what [`State::to_json`] wrote.
+    /// Reads the output of [`State::to_json`].
     pub fn from_json(bytes: &[u8]) -> Result<Self, StateError> {
         Self::restore(bytes, &[]).map(|(_, state)| state)
     }
 
-    /// Reads what [`State::to_json`] wrote, and changes that were made since. Also gives the form.
+    /// Reads the output of [`State::to_json`] and applies the changes since. Also returns the format
+    /// version.
     pub(crate) fn restore(bytes: &[u8], changes: &[&[u8]]) -> Result<(u64, Self), StateError> {
         let file = File(serde_json::from_slice(bytes)?);
         let form = file.number("form")?;
@@ -126,13 +127,13 @@ impl State {
     }
 }
 
-/// An alert that is muted: code, until when, whether come what may, what it said and of how many things.
+/// Encodes a mute: code, expiry, stickiness, summary and count.
 fn mute((code, mute): (&String, &Mute)) -> Value {
     let until = mute.until.map(|until| [until.sec, until.nsec]);
     json!([code, until, mute.sticky, mute.summary, mute.count])
 }
 
-/// Reads what [`mute`] wrote.
+/// Decodes the output of [`mute`].
 fn read_mute(value: &Value) -> Option<(String, Mute)> {
     let until = if value[1].is_null() { None } else { Some(time(&value[1])?) };
     let (sticky, summary) = (value[2].as_bool()?, value[3].as_str()?.to_owned());
@@ -140,14 +141,14 @@ fn read_mute(value: &Value) -> Option<(String, Mute)> {
     Some((value[0].as_str()?.to_owned(), Mute { until, sticky, summary, count }))
 }
 
-/// Seconds and nanoseconds.
+/// Decodes a time from seconds and nanoseconds.
 fn time(value: &Value) -> Option<UTime> {
     let number = |value: &Value| u32::try_from(value.as_u64()?).ok();
     Some(UTime { sec: number(&value[0])?, nsec: number(&value[1])? })
 }
 
-/// A version of the settings: its number, when and how it was made, and sections, options, what was set
-/// before and after.
+/// Encodes a version of the settings: its number, time and name, and for each change the section, the
+/// option, and the values before and after.
 fn change_set(set: &ChangeSet) -> Value {
     let ChangeSet { version, stamp, name, changes } = set;
     let change = |((section, option), Change { old, new }): (&(String, String), &Change)| {
@@ -156,7 +157,7 @@ fn change_set(set: &ChangeSet) -> Value {
     json!([version, [stamp.sec, stamp.nsec], name, changes.iter().map(change).collect::<Vec<_>>()])
 }
 
-/// Reads what [`change_set`] wrote.
+/// Decodes the output of [`change_set`].
 fn read_change_set(value: &Value) -> Option<ChangeSet> {
     let said = |value: &Value| match value {
         Value::Null => Some(None),
@@ -189,7 +190,7 @@ impl File {
         BASE64.decode(self.text(field)?).map_err(|_| StateError::Field(field))
     }
 
-    /// Files of before there was a choice do not say it.
+    /// Absent in files written before the type could be chosen.
     fn auth_cipher(&self) -> Result<KeyType, StateError> {
         match &self.0["auth_cipher"] {
             Value::Null => Ok(KeyType::Aes),
@@ -208,7 +209,7 @@ impl File {
         Ok(db)
     }
 
-    /// Files of before there was `osd new` do not say it.
+    /// Absent in files written before `osd new` was supported.
     fn reserved_osds(&self) -> Result<BTreeSet<OsdId>, StateError> {
         let bad = || StateError::Field("reserved_osds");
         let Some(osds) = self.0.get("reserved_osds") else { return Ok(BTreeSet::new()) };
@@ -217,7 +218,7 @@ impl File {
         osds.as_array().ok_or_else(bad)?.iter().map(id).collect()
     }
 
-    /// Files of before it was kept, and those of servers that keep nothing on disk, do not say it.
+    /// Absent in files written before the field existed, and null for servers that keep nothing on disk.
     fn store(&self) -> Result<Option<Uuid>, StateError> {
         let bad = || StateError::Field("store");
         match self.0.get("store") {
@@ -226,14 +227,14 @@ impl File {
         }
     }
 
-    /// Files of before alerts could be muted do not say it.
+    /// Absent in files written before mutes were supported.
     fn mutes(&self) -> Result<BTreeMap<String, Mute>, StateError> {
         let bad = || StateError::Field("mutes");
         let Some(mutes) = self.0.get("mutes") else { return Ok(BTreeMap::new()) };
         mutes.as_array().ok_or_else(bad)?.iter().map(|mute| read_mute(mute).ok_or_else(bad)).collect()
     }
 
-    /// Files of before there were versions have none.
+    /// Absent in files written before versions were kept.
     fn config_log(&self) -> Result<ConfigLog, StateError> {
         let bad = || StateError::Field("config_log");
         let Some(sets) = self.0.get("config_log") else { return Ok(ConfigLog::default()) };
@@ -241,7 +242,7 @@ impl File {
         sets.collect::<Option<_>>().and_then(ConfigLog::from_sets).ok_or_else(bad)
     }
 
-    /// Files of before `pg_num` could be changed do not say it.
+    /// Absent in files written before `pg_num` could be changed.
     fn filed_by(&self) -> Result<BTreeMap<PoolId, u32>, StateError> {
         let bad = || StateError::Field("pools_filed_by");
         let Some(pools) = self.0.get("pools_filed_by") else { return Ok(BTreeMap::new()) };

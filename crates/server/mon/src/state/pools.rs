@@ -1,4 +1,4 @@
-//! Making, changing and removing pools.
+//! Creates, changes and removes pools.
 
 use loligo_maps::crush::{Rule, RuleKind};
 use loligo_maps::{PgPool, PoolFlags};
@@ -11,47 +11,47 @@ use crate::failure::{Errno, Failure};
 use crate::output::units::bytes;
 use crate::text;
 
-/// Most placement groups of a pool (`mon_max_pool_pg_num`).
+/// Maximum number of placement groups of a pool (`mon_max_pool_pg_num`).
 pub const PG_NUM_MAX: u32 = 65_536;
-/// How many all pools may have: each takes about a KiB of memory.
+/// Maximum number of placement groups of all pools: each takes about 1 KiB of memory.
 pub const PGS_MAX: u64 = 131_072;
-/// Placement groups of a new pool if nothing is said.
+/// Default number of placement groups of a new pool.
 pub const PG_NUM_DEFAULT: u32 = 128;
-/// How many copies a new pool has if nothing is said (`osd_pool_default_size`), where there are OSDs enough.
+/// Default number of copies of a new pool (`osd_pool_default_size`), if there are enough OSDs.
 const SIZE_DEFAULT: u8 = 3;
-/// The most copies of a pool that stock monitors take.
+/// The maximum number of copies that stock monitors accept.
 pub const SIZE_MAX: u8 = 10;
-/// The longest name of a pool, in bytes. Ceph has no bound; this one keeps maps small.
+/// The maximum length of a pool's name in bytes. Ceph has no bound; this one keeps maps small.
 const NAME_LEN_MAX: usize = 4_096;
 /// The setting that must be true before a pool can be removed.
 const ALLOW_DELETE: &str = "mon_allow_pool_delete";
 
-/// What came of making a pool.
+/// The result of creating a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Created {
-    /// It is new.
+    /// The pool is new.
     New(PoolId),
-    /// It was there.
+    /// The pool existed.
     Existed(PoolId),
 }
 
-/// A pool that has reached a bound of its quota, or lies below it again.
+/// A pool that has reached its quota, or is below it again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct QuotaChange {
-    /// Which.
+    /// The pool.
     pub pool: PoolId,
-    /// What the cluster's log is told.
+    /// The line for the cluster's log.
     pub line: String,
-    /// Whether the bound is reached.
+    /// Whether the quota is reached.
     pub full: bool,
 }
 
 impl State {
-    /// Sets the flags of pools that have reached their quotas, and clears those of pools that have room
-    /// again, as a stock monitor does now and then (`OSDMonitor::tick`).
+    /// Sets the full flags of pools that have reached their quotas, and clears those of pools that are
+    /// below them again. A stock monitor does this periodically (`OSDMonitor::tick`).
     ///
     /// # Errors
-    /// A change that cannot be applied.
+    /// A change cannot be applied.
     pub fn check_quotas(&mut self, now: UTime, usage: &Usage) -> Result<Vec<QuotaChange>, Failure> {
         let map = self.osdmap();
         let name = |id: &PoolId| map.pool_name(*id).map(text::of).unwrap_or_default();
@@ -69,22 +69,22 @@ impl State {
         Ok(changes)
     }
 
-    /// The number of a pool.
+    /// The id of a pool.
     ///
     /// # Errors
-    /// There is none with this name.
+    /// No pool has this name.
     pub fn pool_id(&self, name: &str) -> Result<PoolId, Failure> {
         let id = self.osdmap().pool_by_name(&text::to_bytes(name));
         id.ok_or_else(|| Failure::missing(format!("unrecognized pool '{name}'")))
     }
 
-    /// How many placement groups a new pool gets if nothing is said.
+    /// The default number of placement groups of a new pool.
     pub fn pg_num_default(&self) -> u32 {
         let said = self.own_value("osd_pool_default_pg_num").and_then(|text| text.parse().ok());
         said.filter(|n| (1..=PG_NUM_MAX).contains(n)).unwrap_or(PG_NUM_DEFAULT)
     }
 
-    /// How many placement groups a new pool gets; 0 asks for the default.
+    /// The number of placement groups of a new pool; `asked` 0 selects the default.
     pub(super) fn pg_num_of_new_pool(&self, asked: u32) -> Result<u32, Failure> {
         check_pg_num(asked)?;
         let pg_num = if asked == 0 { self.pg_num_default() } else { asked };
@@ -92,7 +92,7 @@ impl State {
         Ok(pg_num)
     }
 
-    /// Whether there may be so many more placement groups, less those that they replace.
+    /// Checks that `pg_num` placement groups may be added in place of `replaced` ones.
     fn check_pgs(&self, pg_num: u32, replaced: u32) -> Result<(), Failure> {
         let there: u64 = self.osdmap().pools.values().map(|pool| u64::from(pool.pg_num())).sum();
         let all = there.saturating_sub(u64::from(replaced)) + u64::from(pg_num);
@@ -103,19 +103,19 @@ impl State {
         Err(Failure::new(Errno::ERANGE, status))
     }
 
-    /// How many copies a pool may have: there are OSDs for no more.
+    /// The maximum number of copies of a pool, which is limited by the number of OSDs.
     pub fn size_max(&self) -> u8 {
         let osds = self.served_osds().count().max(1);
         u8::try_from(osds).unwrap_or(SIZE_MAX).min(SIZE_MAX)
     }
 
-    /// How many copies a new pool has if nothing is said.
+    /// The default number of copies of a new pool.
     fn size_default(&self) -> u8 {
         let said = self.own_value("osd_pool_default_size").and_then(|text| text.parse::<u8>().ok());
         said.filter(|size| *size > 0).unwrap_or(SIZE_DEFAULT).min(self.size_max())
     }
 
-    /// Makes a pool of the default size, unless it is there already. `pg_num` 0 is the default.
+    /// Creates a pool of the default size, unless it exists already. `pg_num` 0 selects the default.
     ///
     /// # Errors
     /// An empty or overlong name; too many placement groups.
@@ -123,8 +123,8 @@ impl State {
         self.create_replicated_pool(now, name, pg_num, None, None)
     }
 
-    /// Makes a pool with so many copies, placed by a CRUSH rule: the default number, and the first rule for
-    /// such pools, if they are not said.
+    /// Creates a pool with `size` copies, placed by a CRUSH rule. The defaults are the default size and
+    /// the first rule for replicated pools.
     ///
     /// # Errors
     /// As [`State::create_pool`].
@@ -160,10 +160,10 @@ impl State {
         first.and_then(|number| u8::try_from(number).ok()).unwrap_or_default()
     }
 
-    /// Removes a pool and everything in it.
+    /// Removes a pool and all its objects.
     ///
     /// # Errors
-    /// The setting or the pool forbids it.
+    /// The setting `mon_allow_pool_delete` or the pool's flag `nodelete` forbids it.
     pub fn remove_pool(&mut self, now: UTime, id: PoolId) -> Result<(), Failure> {
         let Some(pool) = self.osdmap().pool(id) else { return Ok(()) };
         if !self.own_flag(ALLOW_DELETE) {
@@ -182,11 +182,11 @@ impl State {
         Ok(())
     }
 
-    /// Splits or merges a pool's placement groups: it has `pg_num` of them from the next epoch on. Its
-    /// objects stay filed as they are.
+    /// Splits or merges a pool's placement groups: the pool has `pg_num` of them from the next epoch on.
+    /// Its objects stay stored by the original number.
     ///
     /// # Errors
-    /// No placement groups, or too many.
+    /// `pg_num` is 0 or too large.
     pub fn set_pg_num(&mut self, now: UTime, id: PoolId, pg_num: u32) -> Result<(), Failure> {
         if pg_num == 0 {
             return Err(pg_num_out_of_range());
@@ -197,7 +197,7 @@ impl State {
         let epoch = Epoch(self.osdmap().epoch.0 + 1);
         self.change_pool(now, id, |pool| {
             pool.set_pg_num(pg_num);
-            // Newer clients see by themselves that their placement group has changed.
+            // Newer clients detect by themselves that their placement group has changed.
             pool.last_force_op_resend_prenautilus = epoch;
             pool.last_force_op_resend_preluminous = epoch;
         })?;
@@ -208,14 +208,14 @@ impl State {
         Ok(())
     }
 
-    /// Gives a pool another name.
+    /// Renames a pool.
     pub fn rename_pool(&mut self, now: UTime, id: PoolId, name: &str) -> Result<(), Failure> {
         check_name(name)?;
         let rename = |inc: &mut loligo_maps::Incremental| inc.new_pool_names.insert(id, text::name(name));
         self.change_osdmap(now, |_, inc| drop(rename(inc))).map(|_| ())
     }
 
-    /// Changes a pool. If the change makes no difference there is no new epoch.
+    /// Changes a pool. Makes no new epoch if nothing changes.
     pub fn change_pool(
         &mut self,
         now: UTime,
@@ -258,7 +258,7 @@ pub(super) fn check_name(name: &str) -> Result<(), Failure> {
     }
 }
 
-/// 0 stands for the default.
+/// Checks the upper bound. 0 selects the default.
 fn check_pg_num(pg_num: u32) -> Result<(), Failure> {
     if pg_num <= PG_NUM_MAX {
         return Ok(());

@@ -1,6 +1,6 @@
-//! Numbers of OSDs that `ceph osd new` has given out: in the map, but with nothing behind them here.
-//! Everything that this server stores is with the OSDs that it serves; these come and go as in a stock
-//! cluster.
+//! OSD ids that `ceph osd new` has reserved. They are in the map, but this server has no OSD for them.
+//! All of this server's data belongs to the OSDs that it serves; reserved ids are added and removed as
+//! in a stock cluster.
 
 use loligo_cephx::keyring::Entry;
 use loligo_maps::crush::{CrushBuildError, CrushMap};
@@ -10,25 +10,25 @@ use loligo_wire::{EntityName, EntityType, OsdId, UTime, Uuid};
 use super::State;
 use crate::failure::{Errno, Failure};
 
-/// The most OSDs that a map may have room for (`mon_max_osd`).
+/// The maximum number of OSDs in a map (`mon_max_osd`).
 pub const MAX_OSD_MAX: i32 = 10_000;
 
 impl State {
-    /// Whether there is such an OSD here: one that is more than a number which was given out.
+    /// Whether this server serves the OSD: it exists, and is not only a reserved id.
     pub fn is_served(&self, osd: OsdId) -> bool {
         self.osdmap().exists(osd) && !self.reserved_osds.contains(&osd)
     }
 
-    /// The OSDs that there are here.
+    /// The OSDs that this server serves.
     pub fn served_osds(&self) -> impl Iterator<Item = OsdId> {
         self.osdmap().osd_ids().filter(|osd| self.is_served(*osd))
     }
 
-    /// Gives out a number for an OSD that calls itself `uuid`: the one that it has already, the one that is
-    /// wanted, or the first that is free.
+    /// Reserves an id for the OSD with this `uuid`: the one that it already has, the `wanted` one, or
+    /// the first free one.
     ///
     /// # Errors
-    /// The id or the name are another's; there is no room.
+    /// The id or the uuid belongs to another OSD; the id is out of range.
     pub fn reserve_osd(&mut self, now: UTime, uuid: Uuid, wanted: Option<OsdId>) -> Result<OsdId, Failure> {
         let map = self.osdmap();
         let known = (uuid != Uuid::default())
@@ -56,7 +56,7 @@ impl State {
             if usize::try_from(osd.0).is_ok_and(|id| id >= map.max_osd()) {
                 inc.new_max_osd = u32::try_from(osd.0 + 1).ok();
             }
-            // What takes a share exists, so the weight adds it to the map.
+            // An OSD with a weight exists: setting the weight adds it to the map.
             inc.new_state.insert(osd, if exists { OsdState::DESTROYED } else { OsdState::NEW });
             inc.new_uuid.insert(osd, uuid);
             if !exists {
@@ -68,10 +68,10 @@ impl State {
         Ok(osd)
     }
 
-    /// Gives up an OSD's data, if there is none here; its number stays.
+    /// Marks a reserved OSD destroyed and removes its secrets. Its id stays reserved.
     ///
     /// # Errors
-    /// A change that cannot be applied.
+    /// A change cannot be applied.
     pub fn destroy_reserved_osd(&mut self, now: UTime, osd: OsdId) -> Result<(), Failure> {
         self.forget_secrets_of(osd);
         if self.osdmap().state(osd).has(OsdState::DESTROYED) {
@@ -84,11 +84,10 @@ impl State {
         Ok(())
     }
 
-    /// Takes numbers back that were given out: out of the map, and for `purge` out of CRUSH and the keys as
-    /// well.
+    /// Removes reserved OSDs from the map; `purge` also removes them from CRUSH and removes their keys.
     ///
     /// # Errors
-    /// The CRUSH map cannot do without it.
+    /// The CRUSH map cannot be built without the OSD.
     pub fn remove_reserved_osds(&mut self, now: UTime, osds: &[OsdId], purge: bool) -> Result<(), Failure> {
         let mut crush = CrushMap::clone(&self.osdmap().crush);
         if purge {
@@ -107,14 +106,14 @@ impl State {
         Ok(())
     }
 
-    /// The key of an OSD, with what OSDs may do.
+    /// Sets the key of an OSD, with the capabilities of OSDs.
     pub fn set_osd_key(&mut self, osd: OsdId, entry: Entry) {
         let caps = [("mgr", "allow profile osd"), ("mon", "allow profile osd"), ("osd", "allow *")];
         let entry = caps.into_iter().fold(entry, |entry, (service, cap)| entry.with_caps(service, cap));
         self.set_key(name_of(osd), entry);
     }
 
-    /// What is kept for an OSD: its key, that of its lockbox, and what opens its disk.
+    /// Removes the secrets of an OSD: its key, its lockbox's key, and its disk encryption keys.
     fn forget_secrets_of(&mut self, osd: OsdId) {
         self.remove_key(&name_of(osd));
         let Some(uuid) = self.osdmap().osd(osd).map(|facts| facts.uuid) else { return };

@@ -1,4 +1,4 @@
-//! Snapshots of pools, and ids for snapshots that clients manage. A pool has only one of the two.
+//! Pool snapshots, and ids for snapshots that clients manage. A pool supports only one of the two.
 
 use loligo_maps::{PgPool, PoolFlags, PoolSnap, SnapSet};
 use loligo_wire::{Epoch, PoolId, SnapId, UTime};
@@ -7,14 +7,14 @@ use super::State;
 use crate::failure::Failure;
 use crate::text;
 
-/// The last id before the first one that is given out to a client, as in Ceph.
+/// The id before the first one that is assigned to a client, as in Ceph.
 const UNMANAGED_SEQ_FIRST: u64 = 1;
 
 impl State {
-    /// Makes a snapshot of a whole pool; false if there is one of this name.
+    /// Creates a snapshot of a whole pool. Returns `false` if one of this name exists.
     ///
     /// # Errors
-    /// The pool's snapshots are managed by clients, or it does not exist.
+    /// The pool's snapshots are managed by clients, or the pool does not exist.
     pub fn create_pool_snap(&mut self, now: UTime, id: PoolId, name: &str) -> Result<bool, Failure> {
         let pool = self.pool_with_snaps(id)?;
         if pool.snap_named(&text::to_bytes(name)).is_some() {
@@ -31,8 +31,8 @@ impl State {
         Ok(true)
     }
 
-    /// Removes a snapshot of a whole pool; false if there is none of this name. The OSD takes it away from
-    /// all objects.
+    /// Removes a snapshot of a whole pool. Returns `false` if none has this name. The OSD removes it
+    /// from all objects.
     ///
     /// # Errors
     /// As for [`State::create_pool_snap`].
@@ -45,10 +45,10 @@ impl State {
         Ok(true)
     }
 
-    /// Gives out an id for a snapshot that clients manage.
+    /// Assigns an id to a client-managed snapshot.
     ///
     /// # Errors
-    /// The pool has snapshots of its own, or does not exist.
+    /// The pool has pool snapshots, or does not exist.
     pub fn create_snap_id(&mut self, now: UTime, id: PoolId) -> Result<SnapId, Failure> {
         self.check_selfmanaged(id)?;
         let epoch = self.next_epoch();
@@ -62,10 +62,10 @@ impl State {
         Ok(snap)
     }
 
-    /// Takes back the id of a snapshot that clients manage. Taking it back twice does nothing.
+    /// Removes a client-managed snapshot. Removing it again has no effect.
     ///
     /// # Errors
-    /// The id was never given out; the pool has snapshots of its own, or does not exist.
+    /// The id was never assigned; the pool has pool snapshots, or does not exist.
     pub fn remove_snap_id(&mut self, now: UTime, id: PoolId, snap: SnapId) -> Result<(), Failure> {
         let pool = self.check_selfmanaged(id)?;
         if snap > pool.snap_seq {
@@ -78,8 +78,8 @@ impl State {
         self.remove_snap(now, id, after, snap)
     }
 
-    /// The OSD has taken removed snapshots away from all objects of a pool: nobody need look for them any
-    /// more.
+    /// Records that the OSD has removed snapshots from all objects of a pool. They leave the queue of
+    /// removed snapshots.
     pub fn purged_snaps(&mut self, now: UTime, id: PoolId, snaps: &SnapSet) -> Result<(), Failure> {
         let Some(queue) = self.osdmap().removed_snaps_queue.get(&id) else { return Ok(()) };
         let mut kept = queue.clone();
@@ -92,7 +92,8 @@ impl State {
         self.change_osdmap(now, |_, inc| drop(inc.new_purged_snaps.insert(id, purged))).map(|_| ())
     }
 
-    /// A removal takes an id, too, so that whoever holds an older context sees that something has changed.
+    /// Removes a snapshot. The removal also takes an id, so that clients with an older snapshot context
+    /// see that the pool's snapshots have changed.
     fn remove_snap(
         &mut self,
         now: UTime,

@@ -1,6 +1,6 @@
-//! Goal: to save a change costs what has changed, not what there is; and whatever a crash or damage leaves of
-//! the files, all that was saved is read, or an error says which file is wrong. Method: commands change a
-//! monitor whose saves go to files; these are torn, damaged and exchanged.
+//! Goal: the cost of saving a change depends on the size of the change, not of the state. After a crash
+//! or damage, either everything that was saved is read, or an error names the faulty file. Method:
+//! commands change a monitor that saves to files; the files are truncated, damaged and exchanged.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use loligo_wire::message::mon::{MMonCommand, PaxosHeader};
 
 use crate::common::{FSID, Mon};
 
-/// A monitor whose state is saved.
+/// A monitor that saves its state to files.
 struct Kept {
     mon: Mon,
     admin: SessionId,
@@ -32,7 +32,7 @@ impl Kept {
         kept
     }
 
-    /// Has a command executed, and saves what comes of it as the driver of a monitor does. Whether all was
+    /// Runs a command and saves its effect like a monitor's driver. Returns whether the whole state was
     /// saved.
     fn change(&mut self, json: &str) -> bool {
         let save = self.execute(json).expect(json);
@@ -71,13 +71,13 @@ impl Kept {
         self.file.paths().iter().zip(contents).for_each(|(path, content)| fs::write(path, content).unwrap());
     }
 
-    /// What a new process reads.
+    /// The state that a new process reads.
     fn read(&self) -> Result<Vec<u8>, String> {
         let state = StateFile::new(self.file.path()).load().map_err(|e| e.to_string())?;
         Ok(state.expect("it was saved").to_json().to_vec())
     }
 
-    /// An error names this file, and it is written again from the other one.
+    /// Checks that an error names this file, and that it can be rewritten from the other one.
     fn is_mended(&self, bad: usize, what: &str) {
         let path = &self.file.paths()[bad];
         let error = self.read().expect_err(what);
@@ -130,14 +130,14 @@ fn every_change_is_read_back() {
     }
     let [first, copy] = kept.contents();
     assert!(first == copy, "both files have the same");
-    // The next process begins with everything.
+    // A new process first saves the whole state.
     kept.file = StateFile::new(kept.file.path());
     kept.file.load().unwrap();
     assert!(kept.change(r#"{"prefix":"osd unset","key":"noout"}"#));
     assert!(kept.read().as_ref() == Ok(&kept.now()));
 }
 
-/// What an entry of the blocklist costs with so many there: bytes of a change, of both files.
+/// The cost of a blocklist entry with this number of existing ones: bytes written to both files.
 fn bytes_of_a_fence(entries: u32) -> u64 {
     let mut kept = Kept::new(&format!("fences-{entries}"));
     (0..entries).for_each(|n| drop(kept.execute(&fence(n))));
@@ -147,7 +147,7 @@ fn bytes_of_a_fence(entries: u32) -> u64 {
         assert!(!kept.change(&fence(entries + n)), "there is room for {n} changes");
     }
     assert!(kept.read().as_ref() == Ok(&kept.now()));
-    // Everything is written again only when as much as that was written in changes.
+    // The whole state is written again only after changes of the same size.
     let all = fs::metadata(kept.file.path()).unwrap().len();
     assert!(all >= 2 * kept.now().len() as u64 / 10 * 9, "{all}");
     (kept.file.bytes_written() - before) / u64::from(count)
@@ -171,13 +171,14 @@ fn a_full_log_becomes_a_new_file() {
     assert!(changes > 50, "{changes}");
     assert!(fs::metadata(kept.file.path()).unwrap().len() >= len);
     assert!(kept.read().as_ref() == Ok(&kept.now()));
-    // One that does not fit at all is saved with everything.
+    // A change that does not fit into a log at all is saved with the whole state.
     let long = "x".repeat(60_000);
     assert!(kept.change(&format!(r#"{{"prefix":"config-key set","key":"k","val":"{long}"}}"#)));
     assert!(kept.read().as_ref() == Ok(&kept.now()));
 }
 
-/// A monitor with some changes in its files: the files before the last one, and what was read then.
+/// A monitor with some changes in its files, the files before the last change, and the state at that
+/// time.
 fn before_the_last() -> (Kept, [Vec<u8>; 2], Vec<u8>) {
     let mut kept = Kept::new(&format!("torn-{:?}", std::thread::current().id()));
     (0..3).for_each(|n| assert!(!kept.change(&fence(n))));
@@ -195,7 +196,7 @@ fn a_change_that_was_cut_short_is_there_or_not() {
     let (start, end) = (differing[0], differing[differing.len() - 1] + 1);
     for split in start..end {
         let with = |from: &[u8], until: &[u8]| [&from[..split], &until[split..]].concat();
-        // The beginning of it was written, or the end.
+        // Only the beginning of the change was written, or only the end.
         for torn in [with(&newer, &older), with(&older, &newer)] {
             if torn == newer || torn == older {
                 continue;
@@ -224,7 +225,7 @@ fn damage_in_a_log_is_told_and_mended() {
             kept.put([&damaged[0], &damaged[1]]);
             let what = format!("byte {at} of {start}..{end} in file {bad}");
             if bad == 1 && at >= last {
-                // As if it had been cut short: the first file has it.
+                // The same as an interrupted write: the first file has the change.
                 assert!(kept.read().as_ref() == Ok(&kept.now()), "{what}");
                 continue;
             }
@@ -249,13 +250,13 @@ fn an_older_file_is_told_and_mended() {
         kept.put(contents);
         kept.is_mended(bad, &format!("file {bad} is older"));
     }
-    // Two older ones are what a restored backup looks like.
+    // Two older files are a valid backup.
     kept.put([&old[0], &old[1]]);
     assert!(kept.read().is_ok());
 }
 
-/// After a crash the second file may lack a change; a crash while everything is saved after that must not
-/// make it too old.
+/// After a crash the second file may lack a change. A second crash, during the next full save, must not
+/// make it count as too old.
 #[test]
 fn two_crashes_one_after_the_other_are_no_damage() {
     let (mut kept, [_, older], _) = before_the_last();
@@ -267,7 +268,7 @@ fn two_crashes_one_after_the_other_are_no_damage() {
     let [first, _] = kept.contents();
     kept.put([&first, &older]);
     assert!(kept.read().as_ref() == Ok(&kept.now()));
-    // The same with the very first save.
+    // The same for the very first save.
     fs::remove_file(&kept.file.paths()[1]).unwrap();
     kept.file = StateFile::new(kept.dir.join("other.json"));
     for n in 10..12 {

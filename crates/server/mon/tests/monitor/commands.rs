@@ -1,5 +1,6 @@
-//! Goal: commands answer with the errnos, texts and shapes that stock tools know, and only those who may run
-//! them. Method: a monitor without sockets; the expected texts are what a stock 16.2.15 cluster answers.
+//! Goal: commands reply with the errnos, texts and shapes that stock tools expect, and only to clients
+//! that may run them. Method: a monitor without sockets; the expected texts are those of a stock 16.2.15
+//! cluster.
 
 use crate::common::{Mon, NOW, new_state};
 use loligo_cephx::key::{CryptoKey, KeyType};
@@ -34,7 +35,7 @@ fn prefixes_are_unique() {
     let mut prefixes: Vec<_> = loligo_mon::command::all().map(|c| c.prefix).collect();
     prefixes.sort_unstable();
     let twice: Vec<_> = prefixes.windows(2).filter(|w| w[0] == w[1]).map(|w| w[0]).collect();
-    // In Ceph too, one with a whole map and one with an OSD: the arguments tell them apart.
+    // As in Ceph, one takes a whole map and the other an OSD; the arguments tell them apart.
     assert_eq!(twice, ["osd crush set"]);
 }
 
@@ -44,7 +45,7 @@ fn every_command_that_needs_no_argument_answers_in_all_formats() {
     let admin = mon.client("admin", ADMIN);
     mon.command(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":16}"#);
     mon.command(admin, r#"{"prefix":"config-key set","key":"k","val":"v"}"#);
-    // The last one answers with a word in all formats, as stock does.
+    // The last one replies with a word in all formats, like a stock monitor.
     let no_json = [
         "mon getmap",
         "pg getmap",
@@ -64,7 +65,7 @@ fn every_command_that_needs_no_argument_answers_in_all_formats() {
                 continue;
             }
             let ack = mon.command(admin, &format!(r#"{{"prefix":"{prefix}","format":"{format}"}}"#));
-            // There is no manager, and no bucket without a name.
+            // There is no manager module, and no bucket with an empty name.
             let refused = match &*ack.status {
                 status if status.starts_with("Module '") => -95,
                 "bucket '' does not exist" => -2,
@@ -142,7 +143,7 @@ fn pools_are_made_renamed_and_removed() {
     assert_eq!(run(r#"{"prefix":"osd pool create","pool":"a"}"#), ok("pool 'a' created"));
     assert_eq!(run(r#"{"prefix":"osd pool create","pool":"a"}"#), ok("pool 'a' already exists"));
     assert_eq!(run(r#"{"prefix":"osd pool create","pool":"b","pg_num":100000}"#).0, -34);
-    // Four shards do not fit onto one OSD.
+    // Four shards do not fit on one OSD.
     assert_eq!(run(r#"{"prefix":"osd pool create","pool":"b","pool_type":"erasure"}"#).0, -22);
     assert_eq!(run(r#"{"prefix":"osd pool create","pool":"b","size":2}"#).0, -22);
     assert_eq!(
@@ -185,7 +186,8 @@ fn placement_groups_are_split_and_merged() {
         let (errno, status, pool, _) = set("pg_num", val);
         assert_eq!((errno, status.as_str(), pool), (-34, range, (8, 8)), "{val}");
     }
-    /// A setting, its value, what is answered, `pg_num` and `pgp_num` then, and what the pool is filed by.
+    /// A setting, its value, the result, then `pg_num` and `pgp_num`, and the numbers by which pools are
+    /// stored.
     type Case<'a> = (&'a str, &'a str, (i32, String), (u32, u32), &'a [u32]);
     let cases: [Case<'_>; 10] = [
         ("pg_num", "8", ok("pg_num", "8"), (8, 8), &[]),
@@ -294,7 +296,7 @@ fn what_is_checked_of_a_command_is_what_it_does() {
     for command in denied {
         assert_eq!(mon.command(maker, &command).result, -13, "{command}");
     }
-    // They may be asked for, but not known.
+    // The capability allows the command, but not to obtain these keys.
     let refused = [
         (make("admin2", own, ""), "key for client.admin2 exists with other caps"),
         (make("both", own, ""), "key for client.both exists with other caps"),
@@ -310,7 +312,7 @@ fn what_is_checked_of_a_command_is_what_it_does() {
     }
     let dump = mon.output(admin, r#"{"prefix":"auth ls"}"#);
     assert!(!dump.contains("client.new") && !dump.contains("osd.7"), "{dump}");
-    // Who may read keys gets one that allows more, as from stock monitors.
+    // A client that may read keys gets a key with further capabilities, as from stock monitors.
     assert!(mon.output(admin, &make("both", own, "")).starts_with("[client.both]"));
 }
 
@@ -415,7 +417,7 @@ fn a_pool_that_reaches_its_quota_is_full_until_it_has_room() {
     state.change_pool(NOW, pool, |pool| pool.quota_max_bytes = 0).unwrap();
     assert_eq!(state.check_quotas(NOW, &holding(0, 1 << 20)).unwrap().len(), 1);
     assert_eq!(full(&state), (false, false), "a quota that is taken away is not reached");
-    // Keys and values count, too.
+    // Keys and values of omaps count, too.
     state.change_pool(NOW, pool, |pool| pool.quota_max_bytes = 1 << 20).unwrap();
     for (num_omap_bytes, changes) in [((1 << 19) - 1, 0), (1 << 19, 1)] {
         let sum = ObjectStatSum { num_bytes: 1 << 19, num_omap_bytes, ..ObjectStatSum::default() };
@@ -480,7 +482,7 @@ fn daemons_are_described_and_there_is_no_manager() {
     assert!(ask(r#""mgr stat""#).output.starts_with(b"{\"epoch\":1,\"available\":false"));
 }
 
-/// The answers are what a monitor of 16.2.15 calls them.
+/// The XML names are those of a monitor of 16.2.15.
 #[test]
 fn answers_are_written_as_xml() {
     let mut mon = Mon::new();
@@ -504,13 +506,14 @@ fn answers_are_written_as_xml() {
     );
 }
 
-/// The answers and what the pool has then are those of 16.2.15, but for `eio`, which is of later releases.
+/// The results and the pool's settings are those of 16.2.15, except for `eio`, which is from later
+/// releases.
 #[test]
 fn settings_of_pools_are_checked_kept_and_shown() {
     let mut mon = Mon::new();
     let admin = mon.client("admin", ADMIN);
     mon.output(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
-    /// A setting, its value, and how it is shown then, or why it may not be.
+    /// A setting, its value, and then either its output or the error.
     type Case<'a> = (&'a str, &'a str, Result<&'a str, (i32, &'a str)>);
     let double = "error parsing floating point value";
     let cases: &[Case<'_>] = &[
@@ -580,7 +583,7 @@ fn settings_of_pools_are_checked_kept_and_shown() {
         dump["pools"][0]["options"].to_string(),
         r#"{"compression_mode":"force","compression_required_ratio":0.875,"csum_min_block":4096,"csum_type":4,"dedup_tier":1,"recovery_op_priority":11,"recovery_priority":-10,"scrub_min_interval":1.5}"#
     );
-    // 0 and `unset` take a setting away.
+    // 0 and `unset` remove a setting.
     for (var, val, status) in [
         ("scrub_min_interval", "0", "set pool 1 scrub_min_interval to 0"),
         ("csum_type", "unset", "unset pool 1 csum_type"),

@@ -1,4 +1,4 @@
-//! A monitor without sockets, and clients that talk to it.
+//! A monitor without sockets, and its clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,7 +33,7 @@ impl UsageSource for Empty {
     fn scrub(&self, _: &[PgId], _: Scrub) {}
 }
 
-/// A new cluster's state: the OSD is up, the monitor has an address.
+/// The state of a new cluster: the OSD is up, and the monitor has an address.
 pub(crate) fn new_state() -> State {
     let admin_key = CryptoKey::from_secret(NOW, [1; 16]);
     let cluster = NewCluster { fsid: FSID, now: NOW, host: "host".to_owned(), admin_key };
@@ -67,7 +67,7 @@ impl Mon {
         session
     }
 
-    /// The same at the manager, with capabilities for managers.
+    /// Opens a session at the manager, with manager capabilities.
     pub(crate) fn client_of_manager(&mut self, id: &str, caps: &str) -> SessionId {
         let (session, peer) = self.peer(id, caps);
         self.monitor.open_at_manager(session, peer);
@@ -94,13 +94,13 @@ impl Mon {
         (session, peer)
     }
 
-    /// Sends a message, and returns what came of it.
+    /// Sends a message, and returns its effects.
     pub(crate) fn send<M: Message>(&mut self, session: SessionId, body: &M) -> Effects {
         self.monitor.handle(session, &Msg::new(body).with_tid(Tid(5)), NOW).expect("a well-formed message");
         self.monitor.take_effects()
     }
 
-    /// Sends a command with a text as input.
+    /// Sends a command with text input.
     pub(crate) fn command_with(&mut self, session: SessionId, json: &str, input: &str) -> Ack {
         self.command_bytes(session, json, input.as_bytes())
     }
@@ -111,7 +111,7 @@ impl Mon {
         Ack { result, status: String::from_utf8(status.to_vec()).expect("a text"), output }
     }
 
-    /// Sends a command of any bytes.
+    /// Sends a command of arbitrary bytes.
     pub(crate) fn raw_command(&mut self, session: SessionId, json: &[u8], input: &[u8]) -> MMonCommandAck {
         let command = MMonCommand {
             paxos: PaxosHeader { version: 0 },
@@ -128,7 +128,7 @@ impl Mon {
         self.command_with(session, json, "")
     }
 
-    /// The output of a command that goes well.
+    /// Sends a command that must succeed, and returns its output.
     pub(crate) fn output(&mut self, session: SessionId, json: &str) -> String {
         let ack = self.command(session, json);
         assert_eq!(ack.result, 0, "{json}: {}", ack.status);
@@ -136,14 +136,14 @@ impl Mon {
     }
 }
 
-/// The answer to a command.
+/// The reply to a command.
 pub(crate) struct Ack {
     pub(crate) result: i32,
     pub(crate) status: String,
     pub(crate) output: bytes::Bytes,
 }
 
-/// What was sent to a session, of one kind.
+/// The messages of one kind that were sent to a session.
 pub(crate) fn opened<M: Message>(effects: &Effects, session: SessionId) -> Vec<M> {
     let ours = effects.out.iter().filter(|(id, msg)| *id == session && msg.header.kind == M::KIND);
     ours.map(|(_, msg)| msg.open().unwrap()).collect()

@@ -1,6 +1,6 @@
-//! Goal: settings can be made what they were, also after a restart, and daemons tell what they go by.
-//! Method: a monitor without sockets; the expected texts are what a stock 16.2.15 cluster answers, stamps
-//! apart.
+//! Goal: settings can be reset to an earlier version, also after a restart, and daemons show their
+//! settings. Method: a monitor without sockets; the expected texts are those of a stock 16.2.15 cluster,
+//! except for timestamps.
 
 use loligo_mon::state::State;
 

@@ -1,5 +1,6 @@
-//! Goal: the CRUSH map is changed as in a stock cluster, every change is an epoch, and it outlives a restart.
-//! Method: a monitor without sockets; the expected texts are what a stock 16.2.15 cluster answers.
+//! Goal: the CRUSH map is changed as in a stock cluster, every change makes an epoch, and the map
+//! survives a restart. Method: a monitor without sockets; the expected texts are those of a stock
+//! 16.2.15 cluster.
 
 use crate::common::Mon;
 use loligo_mon::state::State;
@@ -98,7 +99,7 @@ fn a_whole_map_is_taken_if_it_can_be() {
     }
 }
 
-/// What a stock monitor says of each, where no OSD has a class yet.
+/// The results are those of a stock monitor in a cluster where no OSD has a class yet.
 #[test]
 fn items_are_placed_classed_and_weighed() {
     let mut mon = Mon::new();
@@ -183,7 +184,7 @@ fn items_are_placed_classed_and_weighed() {
         " 0   fast  1.00000   0.50000          osd.0",
     ];
     assert_eq!(lines, expected, "{tree}");
-    // The map that is kept is the same: shadows, classes and weight sets.
+    // The saved map is the same: shadow buckets, classes and weight sets.
     let again = State::from_json(&mon.monitor.state().to_json()).expect("it is whole");
     assert_eq!(again.osdmap().crush, mon.monitor.state().osdmap().crush);
     let rule = again.osdmap().crush.rule_by_name("s").expect("made");

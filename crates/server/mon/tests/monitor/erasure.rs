@@ -1,5 +1,5 @@
 //! Goal: clusters that show several OSDs have pools of several copies and erasure-coded pools, with the
-//! checks of a stock monitor. Method: commands to a monitor whose map has three OSDs.
+//! checks of a stock monitor. Method: commands to a monitor with three OSDs in its map.
 
 use loligo_maps::PoolFlags;
 use loligo_wire::{OsdId, PoolId, Uuid};
@@ -26,8 +26,8 @@ fn mon_of_three() -> Mon {
     mon
 }
 
-/// The results and texts are those of 16.2.15, but for pools that do not fit, which a stock monitor makes and
-/// nobody can use.
+/// The results and texts are those of 16.2.15, except for pools that do not fit: a stock monitor creates
+/// them, but they are unusable.
 #[test]
 fn erasure_coded_pools_are_made_by_profiles() {
     let mut mon = mon_of_three();

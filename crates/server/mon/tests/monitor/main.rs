@@ -1,4 +1,4 @@
-//! The monitor without sockets: commands, sessions, and what is saved.
+//! Tests of the monitor without sockets: commands, sessions, and saved state.
 
 mod changes;
 mod commands;

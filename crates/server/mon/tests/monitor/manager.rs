@@ -1,4 +1,4 @@
-//! The manager: a door of the monitor's process.
+//! The manager: a second address of the monitor's process.
 
 use loligo_wire::message::mgr::{MMgrCommand, MMgrCommandReply};
 use loligo_wire::message::mon::{MCommand, MCommandReply, MMgrMap, MMonCommand, MMonSubscribe, Subscription};
@@ -18,7 +18,7 @@ fn ask(mon: &mut Mon, session: u64, text: &str) -> (i32, String, String) {
     (result, status, String::from_utf8_lossy(&output).into_owned())
 }
 
-/// A monitor with a manager, and `client.x` with these capabilities at both.
+/// A monitor with a manager, and `client.x` with these capabilities for each.
 fn with_manager(mon_caps: &str, mgr_caps: &str) -> (Mon, u64) {
     let mut mon = Mon::new();
     mon.monitor.change(|state| state.set_manager(NOW, addrs()));
@@ -49,7 +49,7 @@ fn its_map_is_told_and_shown() {
     assert!(mon.output(client, r#"{"prefix":"versions"}"#).contains("\"mgr\": {\n"));
 }
 
-/// The words of a manager of 16.2.15.
+/// The texts are those of a manager of 16.2.15.
 #[test]
 fn commands_are_answered_as_by_a_stock_manager() {
     let (mut mon, session) = with_manager("allow *", "allow *");
@@ -115,7 +115,7 @@ fn a_client_may_there_what_it_may_at_the_monitor() {
         let (result, status, _) = ask(&mut mon, session, stat);
         assert_eq!((result, status.as_str()), expected, "{mon_caps} {mgr_caps}");
     }
-    // Capabilities for managers alone change nothing.
+    // Manager capabilities alone do not allow changes.
     let (mut mon, session) = with_manager("allow r", "allow *");
     let (result, status, _) = ask(&mut mon, session, r#"{"prefix":"osd pool scrub","who":["p"]}"#);
     assert_eq!((result, status.as_str()), (-13, "access denied"));

@@ -1,6 +1,6 @@
-//! Goal: alerts are muted for a time or until they get worse, also over a restart.
-//! Method: a monitor without sockets; the expected texts are what a stock 16.2.15 cluster answers, alerts of
-//! managers apart.
+//! Goal: alerts are muted for a time or until they get worse, also over a restart. Method: a monitor
+//! without sockets; the expected texts are those of a stock 16.2.15 cluster, except for a manager's
+//! alerts.
 
 use loligo_mon::state::State;
 use loligo_wire::UTime;
@@ -45,7 +45,7 @@ fn alerts_are_muted_and_heard_again() {
     assert_eq!(again.mutes(), mon.monitor.state().mutes());
     mon.monitor.tick(NOW);
     assert_eq!(mon.monitor.state().mutes().len(), 2);
-    // It gets worse: one flag more.
+    // The alert gets worse: one more flag.
     mon.output(admin, r#"{"prefix":"osd set","key":"noin"}"#);
     mon.monitor.tick(NOW);
     assert_eq!(mon.monitor.state().mutes().keys().collect::<Vec<_>>(), ["OSD_DOWN"]);

@@ -1,6 +1,6 @@
-//! Goal: numbers for OSDs are given out and taken back, flags are set on single OSDs, and networks are shut
-//! out, as in a stock cluster; what is served stays.
-//! Method: a monitor without sockets; the expected texts are what a stock 16.2.15 cluster answers.
+//! Goal: OSD ids are reserved and released, flags are set on single OSDs, and networks are blocklisted,
+//! as in a stock cluster; served OSDs cannot be removed. Method: a monitor without sockets; the expected
+//! texts are those of a stock 16.2.15 cluster.
 
 use loligo_mon::state::OsdCount;
 use loligo_mon::state::State;
@@ -75,7 +75,7 @@ fn what_is_served_is_not_given_up_and_numbers_are_not_served() {
     let mut again = State::from_json(&mon.monitor.state().to_json()).expect("a state");
     assert_eq!(again.osd_count_for(None), Ok(OsdCount::new(1).expect("one")));
     assert_eq!(again.size_max(), 1);
-    // More OSDs take the numbers that were given out.
+    // Additional OSDs take over the reserved ids.
     again.add_osds(NOW, 3, "host").expect("two more");
     assert_eq!(again.served_osds().collect::<Vec<_>>(), [0, 1, 2].map(OsdId));
     said(&mut mon, admin, r#""osd set","key":"noup""#);
@@ -140,7 +140,7 @@ fn flags_are_set_on_what_is_named() {
             .1
             .contains(r#""crush_node_flags":{"default":["noout","noup"]}"#)
     );
-    // One that shall not come up stays down.
+    // An OSD with the flag `noup` stays down.
     said(&mut mon, admin, r#""osd down","ids":["0"]"#);
     mon.monitor.tick(NOW);
     assert!(!mon.monitor.state().osdmap().is_up(OsdId(0)));
@@ -227,7 +227,7 @@ fn one_user_cannot_fill_the_blocklist_for_all() {
     for n in 0..1_000 {
         assert_eq!(said(&mut mon, weak, &add(n)).0, 0, "{n}");
     }
-    // An entry of its own may be renewed.
+    // A user may renew its own entry.
     assert_eq!(said(&mut mon, weak, &add(5)).0, 0);
     let (status, _, told) = said(&mut mon, weak, &add(1_000));
     assert_eq!(status, -28);
@@ -235,7 +235,7 @@ fn one_user_cannot_fill_the_blocklist_for_all() {
     assert_eq!(mon.monitor.state().osdmap().blocklist.addrs.len(), 1_000);
     assert_eq!(said(&mut mon, other, &add(1_001)).0, 0, "others can");
     assert_eq!(said(&mut mon, admin, &add(1_002)).0, 0, "an administrator can");
-    // What has ended counts no more.
+    // Expired entries do not count any more.
     mon.monitor.tick(UTime { sec: NOW.sec + 61, ..NOW });
     assert_eq!(said(&mut mon, weak, &add(1_000)).0, 0);
 }

@@ -1,5 +1,5 @@
-//! Goal: OSDs go out, in, down and up as in a stock cluster, and the only one cannot be lost.
-//! Method: a monitor without sockets; the expected texts are what a stock 16.2.15 cluster answers.
+//! Goal: OSDs go out, in, down and up as in a stock cluster, and the only OSD cannot be lost. Method: a
+//! monitor without sockets; the expected texts are those of a stock 16.2.15 cluster.
 
 use crate::common::{Mon, NOW};
 use loligo_wire::OsdId;
@@ -30,7 +30,7 @@ fn an_osd_goes_out_and_in() {
             0,
         ),
         (r#""osd in","ids":["any"]"#, ok("marked in osd.0. "), 1),
-        // It takes half of the placement groups, and there is no other for the rest.
+        // The OSD takes half of the placement groups, and there is no other OSD for the rest.
         (r#""osd reweight","id":0,"weight":0.5"#, ok("reweighted osd.0 to 0.5 (8000)"), 0),
         (r#""osd reweight","id":0,"weight":0.0"#, ok("reweighted osd.0 to 0 (0)"), 0),
         (r#""osd reweight","id":0,"weight":1.0"#, ok("reweighted osd.0 to 1 (10000)"), 1),
@@ -58,7 +58,7 @@ fn an_osd_that_is_taken_down_comes_up_again() {
     assert_eq!(run(&mut mon, admin, down), (0, "osd.0 is already down. ".into()));
     mon.monitor.tick(NOW);
     assert_eq!(up(&mon), None, "none shall come up");
-    // It is the only one, and holds all that there is.
+    // It is the only OSD, and holds all data.
     for command in ["osd rm\",\"ids\":[\"0\"]", "osd purge\",\"id\":0,\"yes_i_really_mean_it\":true"] {
         assert_eq!(run(&mut mon, admin, &format!("\"{command}")).0, -1, "{command}");
     }

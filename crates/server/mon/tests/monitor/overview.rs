@@ -1,6 +1,6 @@
-//! Goal: what OSDs would take, and how many placement groups pools would have, is told as by a stock cluster;
-//! a report has all. Method: a monitor without sockets; the expected texts are what a stock 16.2.15 cluster
-//! answers to the same, numbers of placement groups apart.
+//! Goal: the loads of OSDs and the ideal numbers of placement groups are reported as by a stock cluster,
+//! and a report is complete. Method: a monitor without sockets; the expected texts are those of a stock
+//! 16.2.15 cluster for the same input, except for numbers of placement groups.
 
 use crate::common::{Mon, NOW};
 
@@ -75,7 +75,7 @@ fn osds_are_reweighted_within_limits() {
         let (given, _, status) = said(&mut mon, admin, command);
         assert!(given == result && status.starts_with(why), "{command}: {given} {status}");
     }
-    // Four OSDs, of which CRUSH gives one half of what it is to have: it takes too much.
+    // Four OSDs. The one with the most placement groups for its weight is overloaded.
     mon.monitor.change(|state| {
         state.add_osds(NOW, 4, "host").expect("three more");
         for osd in 1..4u8 {
@@ -110,7 +110,7 @@ fn a_report_has_all_and_a_checksum() {
     mon.output(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
     let (result, text, status) = said(&mut mon, admin, r#""report","tags":["a","b"]"#);
     assert_eq!(result, 0);
-    // A stock monitor's report of 16.2.15 says so of itself: the same function of its bytes.
+    // Verified with a stock monitor's report of 16.2.15: the same function of its bytes.
     assert_eq!(status, format!("report {}", loligo_wire::crc::crc32c(6_789, text.as_bytes())));
     let report: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&text).expect("JSON");
     assert_eq!(report["tag"], "a");

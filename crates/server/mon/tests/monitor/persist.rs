@@ -1,5 +1,4 @@
-//! Goal: what was saved is read back, whatever it is; what is damaged is refused; the file is nobody else's
-//! to read.
+//! Goal: every saved state is read back; damaged files are refused; only the owner can read the file.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -12,7 +11,7 @@ use proptest::prelude::*;
 
 use crate::common::{NOW, new_state};
 
-/// A change of the state, as commands make them.
+/// A change of the state, like those that commands make.
 #[derive(Clone, Debug)]
 enum Step {
     Pool(String, u32),
@@ -91,12 +90,12 @@ proptest! {
         let mut damaged = saved.to_vec();
         let at = at.index(damaged.len());
         damaged[at] = byte;
-        // What can be read in spite of it is a state: it can be saved and read again.
+        // If the damaged file can be read, the result is a valid state: it can be saved and read again.
         if let Ok(read) = State::from_json(&damaged) {
             let again = State::from_json(&read.to_json()).expect("what was saved is read");
             prop_assert_eq!(again.to_json(), read.to_json());
         }
-        // What is cut short is refused, but for the end of the last line.
+        // A truncated file is refused, unless only the last newline is missing.
         if let Ok(read) = State::from_json(&saved[..cut.index(saved.len())]) {
             prop_assert_eq!(read.to_json(), saved);
         }
@@ -129,7 +128,7 @@ fn new_dir(name: &str) -> std::path::PathBuf {
     dir
 }
 
-/// The ways of harming a file: each gives what is there then, if anything is.
+/// The ways to damage a file: each gives the resulting content, or `None` if the file is removed.
 fn harmed(whole: &[u8], other: &[u8]) -> [Option<Vec<u8>>; 6] {
     let mut changed = whole.to_vec();
     let state_len = whole.iter().rposition(|byte| *byte == b'}').unwrap();
@@ -147,7 +146,7 @@ fn put(path: &std::path::Path, content: Option<&Vec<u8>>) {
     }
 }
 
-/// What a state of two saves has on disk.
+/// The files of a state that was saved twice.
 fn saved_twice(dir: &std::path::Path) -> (StateFile, State, Vec<u8>) {
     let file = StateFile::new(dir.join("mon.json"));
     let mut state = new_state();
@@ -158,7 +157,7 @@ fn saved_twice(dir: &std::path::Path) -> (StateFile, State, Vec<u8>) {
     (file, state, whole)
 }
 
-/// Another cluster's.
+/// The file of another cluster.
 fn of_another(dir: &std::path::Path) -> Vec<u8> {
     let file = StateFile::new(dir.join("other.json"));
     let admin_key = CryptoKey::from_secret(NOW, [9; 16]);
@@ -210,9 +209,9 @@ fn two_files_that_were_harmed_are_refused() {
             put(&first, a.as_ref());
             put(&copy, b.as_ref());
             match file.load() {
-                // The server knows whether there should be something.
+                // The server knows whether there should be a state.
                 Ok(None) => assert!(a.is_none() && b.is_none(), "{i} {j}"),
-                // Both of another cluster: its store is not.
+                // Both files are of another cluster, but the store is not.
                 Ok(Some(found)) => assert_eq!((i, j, found.fsid().0), (5, 5, [77; 16])),
                 Err(_) => {}
             }
@@ -227,15 +226,15 @@ fn the_newer_file_counts_if_a_save_was_cut_short() {
     let (file, mut state, older) = saved_twice(&dir);
     state.create_pool(NOW, "newest", 0).unwrap();
     file.save(&state.to_json()).unwrap();
-    // The second file was not written any more.
+    // The second file was not written.
     std::fs::write(&file.paths()[1], &older).unwrap();
     let again = StateFile::new(file.path());
     assert_eq!(again.load().unwrap().expect("both are whole").osdmap(), state.osdmap());
-    // The next save is newer than both.
+    // The next save is newer than both files.
     state.create_pool(NOW, "after that", 0).unwrap();
     again.save(&state.to_json()).unwrap();
     assert_eq!(again.load().unwrap().expect("saved").osdmap(), state.osdmap());
-    // And one file is enough after the first save, or of a program that had one.
+    // A single file is accepted after the first save, and from a release that kept one file.
     std::fs::remove_dir_all(&dir).unwrap();
     std::fs::create_dir_all(&dir).unwrap();
     let first = StateFile::new(file.path());

@@ -1,5 +1,5 @@
-//! Goal: clients hear of every change they asked for, in order, and never of one that is not saved.
-//! Method: a monitor without sockets; a client that follows maps as librados does.
+//! Goal: clients receive every change that they subscribed to, in order, and no change that is not
+//! saved. Method: a monitor without sockets; a client that follows maps like librados.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ fn subscribe(what: &[(&str, u64, bool)]) -> MMonSubscribe {
     MMonSubscribe { what: each.collect(), hostname: String::new() }
 }
 
-/// Follows the maps in messages, as librados does.
+/// Applies the maps in messages, like librados.
 fn follow(map: &mut Option<OsdMap>, effects: &Effects, session: u64) {
     for message in opened::<MOSDMap>(effects, session) {
         for full in message.maps.values() {
@@ -88,15 +88,15 @@ fn subscribers_follow_the_osdmap_without_a_gap() {
     }
     let newest = mon.monitor.state().osdmap().epoch;
 
-    // A client that is far behind gets all changes, as from a stock monitor: librados takes no whole map
-    // while the message says that there are older ones, and asks for ever.
+    // A client with an old map gets all incrementals, as from a stock monitor. While the message says
+    // that older epochs exist, librados rejects a full map and keeps asking.
     let late = mon.client("late", "allow r");
     let effects = mon.send(late, &subscribe(&[("osdmap", 2, true)]));
     let messages = opened::<MOSDMap>(&effects, late);
     let epochs: Vec<_> = messages.iter().flat_map(|message| message.incrementals.keys().copied()).collect();
     assert!(messages.iter().all(|message| message.maps.is_empty() && message.incrementals.len() <= 40));
     assert_eq!(epochs, (2..=newest.0).map(loligo_wire::Epoch).collect::<Vec<_>>());
-    // If they are not known any more, the message says that there is nothing older.
+    // If they are not kept any more, the message says that there are no older epochs.
     let effects = mon.send(late, &subscribe(&[("osdmap", 1, true)]));
     let message = opened::<MOSDMap>(&effects, late).pop().unwrap();
     assert_eq!((message.maps.keys().collect::<Vec<_>>(), message.oldest), (vec![&newest], newest));
@@ -158,7 +158,7 @@ fn snapshot_ids_are_given_out_and_taken_back() {
         let reply = opened::<MPoolOpReply>(&effects, session).pop().unwrap();
         (reply.result, reply.payload.map(|payload| SnapId::from_bytes(&payload).unwrap()))
     };
-    // As a stock cluster of 16.2.15 numbers them: from 2 on, and a removal takes a number, too.
+    // Numbered as in a stock cluster of 16.2.15: starting at 2, and a removal takes a number, too.
     assert_eq!(run(admin, PoolOpCode::CreateUnmanagedSnap, 0), (0, Some(SnapId(2))));
     assert_eq!(run(admin, PoolOpCode::CreateUnmanagedSnap, 0), (0, Some(SnapId(3))));
     assert_eq!(run(admin, PoolOpCode::DeleteUnmanagedSnap, 2), (0, None));
@@ -192,7 +192,7 @@ fn snapshots_of_pools_are_made_and_removed() {
     assert!(mon.monitor.state().osdmap().removed_snaps_queue[&PoolId(1)].contains(SnapId(1)));
 }
 
-/// The answers are those of a monitor of 16.2.15 to the same bytes.
+/// The results are those of a monitor of 16.2.15 for the same bytes.
 #[test]
 fn names_are_any_bytes() {
     let mut mon = Mon::new();
@@ -232,7 +232,7 @@ fn names_are_any_bytes() {
     assert!(again.config_keys().contains_key(&loligo_mon::text::from_bytes(b"k\xff")));
 }
 
-/// `rados mksnap` and `rados mkpool` of stock, and their statistics.
+/// The requests of stock `rados mksnap` and `rados mkpool`, and their statistics.
 #[test]
 fn requests_about_pools_take_any_bytes_as_names() {
     let mut mon = Mon::new();
@@ -328,7 +328,7 @@ fn who_follows_the_log_hears_of_each_line_once() {
     }
 }
 
-/// As stock monitors do it: librados' `monitor_log` says only what it follows from now on.
+/// As in stock monitors: librados' `monitor_log` only sends the level that it follows from now on.
 #[test]
 fn a_client_follows_the_log_at_the_level_that_it_named_last() {
     let mut mon = Mon::new();
