@@ -307,7 +307,7 @@ impl Encode for OsdStat {
             w.u64(kb(total));
             w.u64(kb(total.saturating_sub(available)));
             w.u64(kb(available));
-            w.zeros(4 * 4); // snapshots to trim, snapshots being trimmed, heartbeat peers, unresponsive heartbeat peers
+            w.zeros(4 * 4); // snapshots to trim, snapshots in trim, heartbeat peers, silent ones
             w.versioned(1, 1, |w| w.u32(0)); // ages of requests
             w.versioned(2, 2, |w| w.zeros(2 * 8)); // latencies
             w.put(&self.up_from);
