@@ -60,7 +60,7 @@ pub struct MonAuth {
     pub epoch: Epoch,
     /// The cipher of the services' own keys.
     pub service_cipher: u32,
-    /// The ciphers that clients may use.
+    /// The ciphers that the cluster accepts.
     pub allowed_ciphers: Vec<u32>,
     /// The cipher of new keys.
     pub preferred_cipher: u32,

@@ -34,7 +34,7 @@ pub struct Targets {
 struct PoolTargets {
     object_hash: ObjectHash,
     pg_num: u32,
-    /// Cached primaries by folded seed; empty if the pool has too many placement groups.
+    /// Cached primaries by folded seed; empty if the pool does not fit into the cache.
     primaries: Box<[AtomicU32]>,
 }
 

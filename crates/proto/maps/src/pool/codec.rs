@@ -3,9 +3,9 @@
 //! | version | written by | adds |
 //! |---|---|---|
 //! | 29 | 16 to 19 | |
-//! | 30 | 16 to 18, pools of stretch clusters | what peering demands |
 //! | 30 | 16 to 18, pools of stretch clusters | conditions of peering |
-//! | 31 | | optional conditions of peering |
+//! | 31 | | the same, optional |
+//! | 32 | 20 | shards that cannot become primary |
 
 use az::WrappingAs as _;
 use bytes::Bytes;
