@@ -1,4 +1,5 @@
-//! Bytes that a process has allocated: part of the fuzz targets and tests that bound them.
+//! Counts the bytes that the process has allocated. Included in the fuzz targets and tests that bound
+//! them.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,23 +13,23 @@ static COUNTING: Counting = Counting;
 
 struct Counting;
 
-// SAFETY: everything is passed on to the system's allocator.
+// SAFETY: all calls are forwarded to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         took(layout.size());
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller upholds the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         took(layout.size());
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller upholds the contract of `alloc_zeroed`.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         NOW.fetch_sub(layout.size(), Ordering::Relaxed);
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller upholds the contract of `dealloc`.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -39,25 +40,25 @@ fn took(bytes: usize) {
     COUNT.fetch_add(1, Ordering::Relaxed);
 }
 
-/// The most that is allocated at once from now on, beyond what is now.
+/// Measures the peak of allocated bytes, relative to the amount at its creation.
 #[derive(Clone, Copy)]
 pub(crate) struct Peak(usize);
 
 impl Peak {
-    /// From now on.
+    /// Starts a measurement.
     pub(crate) fn from_now() -> Self {
         let now = NOW.load(Ordering::Relaxed);
         MOST.store(now, Ordering::Relaxed);
         Self(now)
     }
 
-    /// In bytes.
+    /// Returns the peak so far, in bytes.
     pub(crate) fn bytes(&self) -> usize {
         MOST.load(Ordering::Relaxed).saturating_sub(self.0)
     }
 }
 
-/// How often something was allocated so far.
+/// The number of allocations so far.
 #[allow(dead_code, reason = "few tests count how often")]
 pub(crate) fn allocations() -> usize {
     COUNT.load(Ordering::Relaxed)

@@ -1,6 +1,6 @@
-//! Replays a corpus of scripts: part of the tests that do so. Method: what fuzzing found worth keeping, then
-//! the same mutated, then random scripts; in a process of its own, whose allocations are counted. With
-//! `LOLIGO_SEQUENCES_SECONDS` the random ones go on for so long.
+//! Replays a corpus of scripts; included in the tests that do so. Method: the scripts that fuzzing
+//! found, then mutations of them, then random scripts, in a process of its own whose allocations are
+//! counted. With `LOLIGO_SEQUENCES_SECONDS` the random scripts continue for that many seconds.
 
 #[path = "counting.rs"]
 mod counting;
@@ -10,20 +10,21 @@ use std::time::{Duration, Instant};
 
 use counting::Peak;
 
-/// What is played, and what must come of it.
+/// A corpus and the expected results.
 pub(crate) struct Corpus {
-    /// The folder below `corpus`.
+    /// The directory below `corpus`.
     pub(crate) name: &'static str,
-    /// Plays a script, with what says how many bytes are allocated at most; how many of its steps went well.
+    /// Plays a script, with a measurement of the peak allocation. Returns the number of steps that
+    /// succeeded.
     pub(crate) play: fn(&[u8], Peak) -> usize,
-    /// Steps of the whole corpus that go well at least.
+    /// The minimum number of successful steps in the whole corpus.
     pub(crate) well_min: usize,
-    /// Random scripts at least.
+    /// The minimum number of random scripts.
     pub(crate) random_min: u64,
 }
 
 impl Corpus {
-    /// Plays all of it.
+    /// Plays the whole corpus, its mutations and random scripts.
     pub(crate) fn replay(&self) {
         let scripts = self.scripts();
         let mut well = 0;
@@ -40,13 +41,13 @@ impl Corpus {
             if seed > self.random_min && start.elapsed() >= long {
                 break;
             }
-            // Bytes of no meaning, or pieces of the corpus one after the other.
+            // Random bytes, or concatenated pieces of the corpus.
             let pick = |number: u64| &scripts[number as usize % scripts.len()].1[..];
             let script: Vec<u8> = match seed % 2 {
                 0 => noise(seed).take(400).map(|number| number as u8).collect(),
                 _ => mutated(noise(seed).take(4).map(pick).collect::<Vec<_>>().concat(), seed),
             };
-            // Shown if it fails.
+            // Visible if the script fails.
             println!("random script {seed}");
             self.one(&script);
         }
@@ -56,7 +57,7 @@ impl Corpus {
         (self.play)(script, Peak::from_now())
     }
 
-    /// Names and contents, in order.
+    /// The names and contents of the scripts, sorted by path.
     fn scripts(&self) -> Vec<(String, Vec<u8>)> {
         let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/corpus").join(self.name);
         let files = std::fs::read_dir(dir).expect("the corpus is there");
@@ -68,7 +69,7 @@ impl Corpus {
     }
 }
 
-/// A few numbers that look random and are the same with every run.
+/// Returns pseudo-random numbers that are the same in every run.
 fn noise(seed: u64) -> impl Iterator<Item = u64> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     std::iter::repeat_with(move || {
@@ -79,7 +80,7 @@ fn noise(seed: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// The script with a few other bytes.
+/// Returns the script with up to three bytes changed.
 fn mutated(mut script: Vec<u8>, seed: u64) -> Vec<u8> {
     let mut noise = noise(seed);
     for _ in 0..3.min(script.len()) {

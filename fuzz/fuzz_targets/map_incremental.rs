@@ -1,4 +1,4 @@
-//! Fuzz target: increments of osdmaps.
+//! Fuzz target: incrementals of osdmaps.
 
 #![no_main]
 

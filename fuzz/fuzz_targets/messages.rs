@@ -1,4 +1,4 @@
-//! Fuzz target: bodies of messages.
+//! Fuzz target: message bodies.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Fuzz target: what an NBD client sends.
+//! Fuzz target: input from an NBD client.
 
 #![no_main]
 

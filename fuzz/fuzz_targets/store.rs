@@ -1,4 +1,4 @@
-//! Fuzz target: what a disk store reads from its disk.
+//! Fuzz target: data that a disk store reads from its disk.
 
 #![no_main]
 

@@ -1,5 +1,6 @@
-//! Addresses as Ceph sends them (`entity_addr_t`, `entity_addrvec_t` in `src/msg/msg_types.h`), always in the
-//! form that peers with the feature `MSG_ADDR2` use: every release since 14 has it.
+//! Addresses in Ceph's encoding (`entity_addr_t`, `entity_addrvec_t` in `src/msg/msg_types.h`). The
+//! encoder always writes the form of peers with the feature `MSG_ADDR2`, which every release since 14
+//! has.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
@@ -12,19 +13,19 @@ const AF_INET6: u16 = 10;
 const SOCKADDR_IN_LEN: u32 = 16;
 const SOCKADDR_IN6_LEN: u32 = 28;
 
-/// Which messenger an address belongs to.
+/// The messenger protocol of an address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AddrKind {
     /// No address.
     #[default]
     None,
-    /// The old messenger.
+    /// The messenger of version 1.
     Legacy,
     /// msgr2.
     Msgr2,
-    /// Either: not known yet (only in configuration and on monitors' blank addresses).
+    /// Not known yet: either of the two. Occurs only in configuration and in monitors' blank addresses.
     Any,
-    /// A blocklist's range of addresses.
+    /// A range of addresses in a blocklist.
     Cidr,
 }
 
@@ -53,11 +54,11 @@ impl AddrKind {
     }
 }
 
-/// One address of an entity: the messenger's kind, a nonce that tells two lives of a process apart, a socket
-/// address.
+/// One address of an entity: the messenger protocol, a nonce that distinguishes restarts of a process,
+/// and a socket address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntityAddr {
-    /// Which messenger listens there.
+    /// The protocol spoken at this address.
     pub kind: AddrKind,
     /// Differs between two processes that use the same socket address one after the other.
     pub nonce: u32,
@@ -149,8 +150,8 @@ fn decode_sockaddr(r: &mut Reader<'_>) -> Result<Option<SocketAddr>, DecodeError
     }
 }
 
-/// The form of peers without `MSG_ADDR2`: the marker's three further bytes, the nonce, a `sockaddr_storage`
-/// of 128 bytes whose family is big-endian.
+/// Decodes the form of peers without `MSG_ADDR2`: the marker's three further bytes, the nonce, and a
+/// `sockaddr_storage` of 128 bytes whose family is big-endian.
 fn decode_legacy(r: &mut Reader<'_>) -> Result<EntityAddr, DecodeError> {
     r.skip(3)?;
     let nonce = r.u32()?;
@@ -183,7 +184,7 @@ impl fmt::Display for EntityAddr {
 pub struct EntityAddrVec(pub Vec<EntityAddr>);
 
 impl EntityAddrVec {
-    /// The msgr2 address, if there is one.
+    /// Returns the msgr2 address, if there is one.
     pub fn msgr2(&self) -> Option<&EntityAddr> {
         self.0.iter().find(|a| a.kind == AddrKind::Msgr2)
     }
@@ -215,7 +216,7 @@ impl Decode for EntityAddrVec {
     }
 }
 
-/// Ceph prints one address bare and several in brackets.
+/// Ceph prints a single address without brackets, and several in brackets.
 impl fmt::Display for EntityAddrVec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let [only] = self.0.as_slice() {

@@ -7,12 +7,12 @@ use bytes::{Bytes, BytesMut};
 
 use crate::DecodeError;
 
-/// A type with a Ceph encoding.
+/// A type that has a Ceph encoding.
 pub trait Encode {
     /// Appends the encoding to `w`.
     fn encode(&self, w: &mut Writer);
 
-    /// The encoding as a buffer of its own.
+    /// Returns the encoding in a new buffer.
     fn to_bytes(&self) -> Bytes {
         let mut w = Writer::new();
         self.encode(&mut w);
@@ -20,16 +20,16 @@ pub trait Encode {
     }
 }
 
-/// A type that can be read from its Ceph encoding.
+/// A type that can be decoded from its Ceph encoding.
 pub trait Decode: Sized {
-    /// The fewest bytes that any value of the type takes: what bounds the allocation for a claimed element
-    /// count.
+    /// The length in bytes of the shortest encoding of the type. It bounds the allocation for a claimed
+    /// element count.
     const MIN_LEN: usize = 1;
 
-    /// Reads one value. On an error the reader's position is unspecified.
+    /// Decodes one value. After an error, the reader's position is unspecified.
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError>;
 
-    /// Reads one value from the start of `bytes`; what follows it is ignored.
+    /// Decodes one value from the start of `bytes`; bytes after the value are ignored.
     fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
         Self::decode(&mut Reader::new(bytes))
     }
@@ -42,42 +42,42 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// An empty writer.
+    /// Creates an empty writer.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// An empty writer with room for `n` bytes.
+    /// Creates an empty writer with room for `n` bytes.
     pub fn with_capacity(n: usize) -> Self {
         Self { buf: BytesMut::with_capacity(n) }
     }
 
-    /// A writer that appends to `buf`, which may hold bytes already.
+    /// Creates a writer that appends to `buf`, which may already hold bytes.
     pub fn on(buf: BytesMut) -> Self {
         Self { buf }
     }
 
-    /// Bytes written so far.
+    /// The number of bytes in the buffer.
     pub fn len(&self) -> usize {
         self.buf.len()
     }
 
-    /// Whether nothing was written yet.
+    /// Whether the buffer is empty.
     pub fn is_empty(&self) -> bool {
         self.buf.is_empty()
     }
 
-    /// What was written so far.
+    /// The bytes in the buffer.
     pub fn as_slice(&self) -> &[u8] {
         &self.buf
     }
 
-    /// The buffer.
+    /// Returns the buffer.
     pub fn into_bytes(self) -> Bytes {
         self.buf.freeze()
     }
 
-    /// The buffer, still growable.
+    /// Returns the buffer, still growable.
     pub fn into_bytes_mut(self) -> BytesMut {
         self.buf
     }
@@ -130,16 +130,16 @@ impl Writer {
     /// Appends a byte string with its 32-bit length: Ceph's `string` and `bufferlist`.
     ///
     /// # Panics
-    /// If the string is 4 GiB or longer, which no caller builds.
+    /// If the string is 4 GiB or longer. No caller builds one.
     pub fn blob(&mut self, bytes: &[u8]) {
         self.count(bytes.len());
         self.raw(bytes);
     }
 
-    /// Appends an element count or byte length as Ceph does, in 32 bits.
+    /// Appends an element count or byte length in 32 bits, as Ceph does.
     ///
     /// # Panics
-    /// If `n` does not fit, which no caller builds.
+    /// If `n` does not fit in 32 bits. No caller passes such a count.
     pub fn count(&mut self, n: usize) {
         self.u32(u32::try_from(n).expect("encoded containers are below 4 Gi elements"));
     }
@@ -159,14 +159,15 @@ impl Writer {
         items.for_each(|item| item.encode(self));
     }
 
-    /// Appends a versioned struct: version, the oldest reader's version, byte length, body (`ENCODE_START`).
+    /// Appends a versioned struct (`ENCODE_START`): the version, the oldest version whose readers can
+    /// read it, the byte length, and the body.
     pub fn versioned(&mut self, version: u8, compat: u8, body: impl FnOnce(&mut Self)) {
         self.u8(version);
         self.u8(compat);
         self.sized(body);
     }
 
-    /// Appends what `body` writes, behind its 32-bit byte length.
+    /// Appends the 32-bit byte length of the bytes that `body` writes, followed by those bytes.
     pub fn sized(&mut self, body: impl FnOnce(&mut Self)) {
         let at = self.buf.len();
         self.u32(0);
@@ -175,38 +176,38 @@ impl Writer {
         self.patch_u32(at, len);
     }
 
-    /// Overwrites the four bytes at `at`, which must have been written before.
+    /// Overwrites the four bytes at `at`, which must already be written.
     ///
     /// # Panics
-    /// If they were not.
+    /// If the buffer ends before `at + 4`.
     pub fn patch_u32(&mut self, at: usize, v: u32) {
         self.buf[at..at + 4].copy_from_slice(&v.to_le_bytes());
     }
 }
 
-/// Reads encoded values from a buffer. Never panics, never reads past the end.
+/// Reads encoded values from a buffer. A reader never panics and never reads past the end.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
-    /// A reader over all of `bytes`.
+    /// Creates a reader over all of `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// Bytes not read yet.
+    /// The number of bytes not yet read.
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// Whether everything was read.
+    /// Whether all bytes have been read.
     pub fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// What was not read yet, without reading it.
+    /// Returns the unread bytes without consuming them.
     pub fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -269,7 +270,7 @@ impl<'a> Reader<'a> {
         self.u8().map(|b| b != 0)
     }
 
-    /// Reads a byte string behind its 32-bit length: Ceph's `string` and `bufferlist`.
+    /// Reads a 32-bit length and the byte string that follows it: Ceph's `string` and `bufferlist`.
     pub fn blob(&mut self) -> Result<&'a [u8], DecodeError> {
         let len = self.u32()?;
         self.raw(len as usize)
@@ -280,9 +281,10 @@ impl<'a> Reader<'a> {
         T::decode(self)
     }
 
-    /// Reads an element count, and refuses one that the bytes left cannot hold.
+    /// Reads an element count, and rejects a count that the remaining bytes cannot hold.
     ///
-    /// `min_len` is the fewest bytes an element takes; the count returned is therefore safe to allocate for.
+    /// `min_len` is the length in bytes of the shortest element. It is therefore safe to allocate for
+    /// the returned count.
     pub fn count(&mut self, min_len: usize) -> Result<usize, DecodeError> {
         let n = self.u32()? as usize;
         let needed = n as u64 * min_len.max(1) as u64;
@@ -300,9 +302,10 @@ impl<'a> Reader<'a> {
 
     /// Reads a versioned struct of Ceph type `what` (`DECODE_START`).
     ///
-    /// `body` gets a reader confined to the struct and the version of the writer. What `body` leaves unread
-    /// was appended by a newer writer and is skipped. `oldest` and `newest` are the versions that `body`
-    /// understands: the writer may be newer if it says that readers of `newest` can read it.
+    /// `body` gets a reader confined to the struct, and the writer's version. Bytes that `body` leaves
+    /// unread were appended by a newer writer and are skipped. `oldest` and `newest` are the versions
+    /// that `body` understands. A newer writer is accepted if it declares that readers of version
+    /// `newest` can read the struct.
     pub fn versioned<T>(
         &mut self,
         what: &'static str,
@@ -322,7 +325,7 @@ impl<'a> Reader<'a> {
         body(&mut inner, version)
     }
 
-    /// Reads a 32-bit byte length and returns a reader confined to that many bytes.
+    /// Reads a 32-bit byte length and returns a reader confined to the bytes that follow it.
     pub fn sized(&mut self) -> Result<Reader<'a>, DecodeError> {
         self.blob().map(Reader::new)
     }
@@ -369,7 +372,7 @@ impl Encode for String {
     }
 }
 
-/// For strings that Ceph itself makes (names of pools, keys of the configuration, …). Names that users choose
+/// For strings that Ceph itself chooses (pool names, configuration keys, …). Names that users choose
 /// freely are read as bytes.
 impl Decode for String {
     const MIN_LEN: usize = 4;
@@ -451,7 +454,7 @@ impl<A: Decode, B: Decode> Decode for (A, B) {
     }
 }
 
-/// Ceph's `std::optional` and `boost::optional`: a byte that says whether the value follows.
+/// Ceph's `std::optional` and `boost::optional`: a byte that tells whether the value follows.
 impl<T: Encode> Encode for Option<T> {
     fn encode(&self, w: &mut Writer) {
         w.bool(self.is_some());

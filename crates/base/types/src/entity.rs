@@ -1,4 +1,4 @@
-//! Kinds, names and global ids of peers.
+//! Types, names and global ids of peers.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,8 +7,8 @@ use az::SaturatingAs as _;
 
 use crate::{Decode, DecodeError, Encode, Reader, Writer};
 
-/// What kind of program a peer is (`CEPH_ENTITY_TYPE_*` in `src/include/msgr.h`). A bit each, so that sets
-/// can be formed.
+/// The type of a peer's program (`CEPH_ENTITY_TYPE_*` in `src/include/msgr.h`). Each type is one bit, so
+/// that types can be combined into sets.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntityType(pub u32);
 
@@ -23,10 +23,10 @@ impl EntityType {
     pub const CLIENT: Self = Self(0x08);
     /// A manager.
     pub const MGR: Self = Self(0x10);
-    /// The authentication service itself; owns the tickets that get other tickets.
+    /// The authentication service itself. It owns the tickets that clients exchange for other tickets.
     pub const AUTH: Self = Self(0x20);
 
-    /// The word that stands before the dot in an entity's name; `???` for an unknown type.
+    /// The word before the dot in an entity's name; `???` for an unknown type.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::MON => "mon",
@@ -39,7 +39,7 @@ impl EntityType {
         }
     }
 
-    /// The type that a word names.
+    /// The type with the name `word`.
     pub fn from_word(word: &str) -> Option<Self> {
         [Self::MON, Self::MDS, Self::OSD, Self::CLIENT, Self::MGR, Self::AUTH]
             .into_iter()
@@ -59,14 +59,14 @@ impl fmt::Display for EntityType {
     }
 }
 
-/// The name an entity authenticates with (`EntityName`), such as `client.admin`. Its encoding is the type in
-/// 32 bits and the id as a string. (The numbered `entity_name_t` of message headers is Those are the message
-/// header's business.)
+/// The name that an entity authenticates with (`EntityName`), such as `client.admin`. Its encoding is
+/// the type in 32 bits and the id as a string. Message headers carry a different, numbered name
+/// (`entity_name_t`).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntityName {
-    /// What kind of program.
+    /// The type of program.
     pub kind: EntityType,
-    /// What stands after the dot.
+    /// The part after the dot.
     pub id: String,
 }
 
@@ -83,24 +83,24 @@ impl fmt::Display for EntityName {
     }
 }
 
-/// The number an entity goes by between messengers (`entity_name_t`), such as `client.4128`: an OSD's id, a
-/// monitor's rank, a client's global id. −1 is "not known yet".
+/// The number that identifies an entity to messengers (`entity_name_t`), such as `client.4128`: an OSD's
+/// id, a monitor's rank, a client's global id. −1 means "not known yet".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct EntityNum {
-    /// What kind of program; 0 in the blank value.
+    /// The type of program; 0 in the blank value.
     pub kind: EntityType,
-    /// Its number.
+    /// The entity's number.
     pub num: i64,
 }
 
 impl EntityNum {
-    /// A client, by the global id that the monitors gave it.
+    /// The client with the global id that the monitors assigned.
     pub fn client(id: crate::GlobalId) -> Self {
         Self { kind: EntityType::CLIENT, num: id.0.cast_signed() }
     }
 }
 
-/// The blank value: no kind, number 0.
+/// The blank value: type 0, number 0.
 impl Default for EntityNum {
     fn default() -> Self {
         Self { kind: EntityType(0), num: 0 }
@@ -127,7 +127,7 @@ impl fmt::Display for EntityNum {
     }
 }
 
-/// A text that is not `TYPE.ID` with a known type.
+/// The error for a text that is not `TYPE.ID` with a known type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseEntityNameError(String);
 

@@ -2,32 +2,34 @@
 
 use std::fmt;
 
-/// Why bytes could not be decoded. Small and `Copy`: decoding untrusted bytes must not allocate to say no.
+/// The reason why bytes could not be decoded. The type is small and `Copy`: rejecting untrusted bytes
+/// must not allocate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DecodeError {
-    /// The value needs more bytes than are left in the buffer or in the enclosing struct.
+    /// The value needs more bytes than the buffer or the enclosing struct has left.
     Truncated {
-        /// Bytes the value claims to need.
+        /// The number of bytes that the value needs.
         needed: u64,
-        /// Bytes that are left.
+        /// The number of bytes left.
         left: usize,
     },
-    /// The struct says that readers must know at least `compat`, and we know only up to `supported`.
+    /// The struct requires readers of at least version `compat`; this decoder supports at most
+    /// `supported`.
     TooNew {
         /// The Ceph name of the type.
         what: &'static str,
-        /// The oldest version whose readers may read this struct, as the writer says.
+        /// The oldest version whose readers can read this struct, according to the writer.
         compat: u8,
-        /// The newest version we read.
+        /// The newest version that this decoder reads.
         supported: u8,
     },
-    /// The struct is older than any release this project speaks to (16.2.0 is the oldest).
+    /// The struct is older than any release that this project supports (16.2.0 is the oldest).
     TooOld {
         /// The Ceph name of the type.
         what: &'static str,
         /// The version found.
         version: u8,
-        /// The oldest version we read.
+        /// The oldest version that this decoder reads.
         oldest: u8,
     },
     /// A field holds a value that the format does not allow.
@@ -37,20 +39,20 @@ pub enum DecodeError {
         /// The value found, or its low 64 bits.
         value: u64,
     },
-    /// A checksum inside the bytes does not match them.
+    /// A checksum stored in the bytes does not match them.
     Crc {
         /// The Ceph name of the type.
         what: &'static str,
-        /// The checksum the bytes claim.
+        /// The stored checksum.
         expected: u32,
-        /// The checksum they have.
+        /// The computed checksum.
         actual: u32,
     },
-    /// Bytes are left where the format says that there is nothing more.
+    /// Bytes follow the end of the format.
     Trailing {
         /// The Ceph name of the type.
         what: &'static str,
-        /// How many bytes.
+        /// The number of extra bytes.
         left: usize,
     },
 }

@@ -1,4 +1,4 @@
-//! A newtype per id, so that an epoch is never taken for a pool.
+//! A newtype for each kind of id, so that an epoch cannot be mistaken for a pool.
 
 use std::fmt;
 use std::str::FromStr;
@@ -35,19 +35,19 @@ macro_rules! id {
 }
 
 id!(
-    /// The version of a map (`epoch_t`); the first is 1.
+    /// The version of a map (`epoch_t`); the first epoch is 1.
     Epoch(u32)
 );
 id!(
-    /// The number of an OSD; −1 is "none".
+    /// The number of an OSD; −1 means "none".
     OsdId(i32)
 );
 id!(
-    /// The number of a pool; never reused, the first is 1.
+    /// The number of a pool. Numbers are never reused; the first is 1.
     PoolId(i64)
 );
 id!(
-    /// The number that a client gives an operation (`ceph_tid_t`), kept when the operation is sent again.
+    /// The number that a client assigns to an operation (`ceph_tid_t`). A resend keeps it.
     Tid(u64)
 );
 id!(
@@ -55,25 +55,25 @@ id!(
     SnapId(u64)
 );
 id!(
-    /// The number that the monitors give an authenticated client; unique in a cluster.
+    /// The number that the monitors assign to an authenticated client; unique in a cluster.
     GlobalId(u64)
 );
 id!(
-    /// How often a client has started over; together with the tid it names an operation.
+    /// The number of times a client has restarted. Together with the tid it identifies an operation.
     Incarnation(i32)
 );
 
 impl SnapId {
-    /// The object as it is now (`CEPH_NOSNAP`).
+    /// The current object, not a snapshot of it (`CEPH_NOSNAP`).
     pub const HEAD: Self = Self(u64::MAX - 1);
     /// The directory of an object's snapshots (`CEPH_SNAPDIR`).
     pub const DIR: Self = Self(u64::MAX);
 }
 
-/// A point in a placement group's history (`eversion_t`): the n-th change, made in an epoch.
+/// A position in a placement group's history (`eversion_t`): the n-th change, made in an epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Eversion {
-    /// The map epoch in which the change was made. Orders before `version`.
+    /// The map epoch in which the change was made. Comparisons consider it before `version`.
     pub epoch: Epoch,
     /// The number of the change.
     pub version: u64,
@@ -101,8 +101,8 @@ impl fmt::Display for Eversion {
     }
 }
 
-/// A placement group (`pg_t`): a pool and a hash value, either the full 32-bit one or one folded into the
-/// pool's PGs.
+/// A placement group (`pg_t`): a pool and a hash value, either the full 32-bit value or the value folded
+/// to the pool's number of placement groups.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PgId {
     /// The pool.
@@ -112,7 +112,7 @@ pub struct PgId {
 }
 
 impl PgId {
-    /// Bytes of the encoding.
+    /// The length of the encoding, in bytes.
     pub const ENCODED_LEN: usize = 17;
 }
 
@@ -121,7 +121,7 @@ impl Encode for PgId {
         w.u8(1);
         self.pool.encode(w);
         w.u32(self.seed);
-        w.i32(-1); // was "preferred OSD"; Ceph still sends the field
+        w.i32(-1); // formerly the "preferred OSD"; Ceph still sends the field
     }
 }
 
@@ -138,8 +138,7 @@ impl Decode for PgId {
     }
 }
 
-/// Ceph prints it as `pool.seed`, the seed in hex.
-/// `POOL.SEED`, the seed in hexadecimal digits.
+/// Parses `POOL.SEED`, with the seed in hexadecimal digits.
 impl FromStr for PgId {
     type Err = DecodeError;
     fn from_str(text: &str) -> Result<Self, DecodeError> {
@@ -166,12 +165,12 @@ pub struct SpgId {
 }
 
 impl SpgId {
-    /// The shard number of placement groups that have none.
+    /// The shard number of placement groups without shards.
     pub const NO_SHARD: i8 = -1;
-    /// Bytes of the encoding.
+    /// The length of the encoding, in bytes.
     pub const ENCODED_LEN: usize = 24;
 
-    /// A placement group of a replicated pool.
+    /// Creates the id of a placement group of a replicated pool.
     pub fn whole(pgid: PgId) -> Self {
         Self { pgid, shard: Self::NO_SHARD }
     }
@@ -193,7 +192,7 @@ impl Decode for SpgId {
     }
 }
 
-/// Ceph prints the shard as `s0`, and only if there is one.
+/// Ceph prints the shard as `s0`, and omits it if there is none.
 impl fmt::Display for SpgId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.pgid.fmt(f)?;

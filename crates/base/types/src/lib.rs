@@ -1,13 +1,13 @@
-//! The small types that everything shares (ids, names, times, addresses), and the codec that writes and reads
-//! them.
+//! Small types that all crates share (ids, names, times, addresses), and the codec that encodes and
+//! decodes them.
 //!
-//! What is here: [`Writer`] and [`Reader`], the [`Encode`] and [`Decode`] traits with the versioned-struct
-//! envelope, and a type for each kind of id, so that no two are confused.
+//! Contents: [`Writer`] and [`Reader`], the [`Encode`] and [`Decode`] traits with the versioned-struct
+//! envelope, and one type for each kind of id, so that ids of different kinds cannot be confused.
 //!
-//! What this crate refuses to do: no messages, no maps, no sockets; no panic and no allocation beyond the
-//! bytes at hand, whatever those bytes are.
-// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate
-// `az`).
+//! Out of scope: messages, maps and sockets. No input causes a panic or an allocation larger than the
+//! bytes at hand.
+// Numbers from peers must not be truncated or change sign silently. Intended conversions are written
+// explicitly (crate `az`).
 #![cfg_attr(
     not(test),
     warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)

@@ -1,4 +1,4 @@
-//! Names that people choose: any bytes.
+//! Names that users choose: arbitrary bytes.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -9,28 +9,28 @@ use bytes::Bytes;
 
 use crate::{Decode, DecodeError, Encode, Reader, Writer};
 
-/// What somebody has called something: an object, an image, a snapshot, a namespace, a key. Any bytes, as
-/// Ceph has it; text in nearly all cases, which is why it compares with texts and shows itself as one.
+/// The name of an object, an image, a snapshot, a namespace or a key. As in Ceph, a name may hold any
+/// bytes. Nearly all names are text, so a name compares with strings and is displayed as one.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Vec<u8>);
 
 impl Name {
-    /// A name without bytes.
+    /// Creates an empty name.
     pub const fn new() -> Self {
         Self(Vec::new())
     }
 
-    /// Its bytes.
+    /// Returns the name's bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// As text, where what it names is text everywhere.
+    /// Returns the name as a string, or `None` if it is not valid UTF-8.
     pub fn as_text(&self) -> Option<&str> {
         str::from_utf8(&self.0).ok()
     }
 
-    /// As the name of a file.
+    /// Returns the name as a file path.
     #[cfg(unix)]
     pub fn as_path(&self) -> &std::path::Path {
         use std::os::unix::ffi::OsStrExt as _;
@@ -108,7 +108,7 @@ impl From<Name> for Bytes {
     }
 }
 
-/// Texts only.
+/// Fails unless the name is valid UTF-8.
 impl TryFrom<Name> for String {
     type Error = Utf8Error;
 
@@ -141,7 +141,8 @@ impl PartialEq<&str> for Name {
     }
 }
 
-/// For messages: a byte that belongs to no character is `\xNN`. What is given a width is as wide.
+/// For messages: each byte that is not part of a UTF-8 character is shown as `\xNN`. Width and alignment
+/// of the format are respected.
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut shown = String::with_capacity(self.0.len());

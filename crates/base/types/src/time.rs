@@ -1,27 +1,28 @@
-//! Ceph's points in time (`utime_t`).
+//! Points in time as Ceph stores them (`utime_t`).
 
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::{Decode, DecodeError, Encode, Reader, Writer};
 
-/// A point in time as Ceph sends it (`utime_t`): seconds and nanoseconds since 1970, 32 bits each.
+/// A point in time in Ceph's form (`utime_t`): seconds and nanoseconds since 1970, 32 bits each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UTime {
-    /// Whole seconds since 1970-01-01 UTC, up to 2106. Ceph's wrap then; here sums and the clock stop at the
-    /// end.
+    /// Whole seconds since 1970-01-01 UTC, up to 2106. Ceph's counter wraps then; here additions and the
+    /// clock saturate.
     pub sec: u32,
     /// Nanoseconds within the second.
     pub nsec: u32,
 }
 
 impl UTime {
-    /// The time in a `SystemTime`; one before 1970 becomes zero, one after 2106 the latest that there is.
+    /// Converts a `SystemTime`. A time before 1970 becomes zero; a time after 2106 becomes the latest
+    /// time that the type can hold.
     pub fn from_system(t: SystemTime) -> Self {
         Self::default() + t.duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO)
     }
 
-    /// Now, by the system's clock.
+    /// The current time by the system's clock.
     pub fn now() -> Self {
         Self::from_system(SystemTime::now())
     }
@@ -36,7 +37,7 @@ impl UTime {
         Duration::from_secs(u64::from(self.sec)) + Duration::from_nanos(u64::from(self.nsec))
     }
 
-    /// The same as text, in UTC: `2026-11-21T01:11:23.895810`.
+    /// The time as UTC text: `2026-11-21T01:11:23.895810`.
     pub fn civil(self) -> String {
         let (year, month, day) = date(u64::from(self.sec) / 86_400);
         let s = self.sec % 86_400;
@@ -72,8 +73,8 @@ impl Decode for UTime {
     }
 }
 
-/// As stock programs print it: `2026-11-21T01:11:23.895810+0000`; what is so early that it is rather a length
-/// of time in seconds.
+/// The format of stock programs: `2026-11-21T01:11:23.895810+0000`. A time less than ten years after
+/// 1970 is taken for a duration and printed in seconds.
 impl fmt::Display for UTime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const TEN_YEARS_S: u32 = 60 * 60 * 24 * 365 * 10;
@@ -84,8 +85,8 @@ impl fmt::Display for UTime {
     }
 }
 
-/// The Gregorian date of a day, counted from 1970-01-01. A year here begins in March, so that a leap day is
-/// its last.
+/// The Gregorian date of a day counted from 1970-01-01. The computation uses years that begin in March,
+/// so that a leap day is the last day of its year.
 fn date(days: u64) -> (u64, u64, u64) {
     const DAYS_PER_ERA: u64 = 146_097; // 400 years
     const DAYS_FROM_0000_03_01: u64 = 719_468;

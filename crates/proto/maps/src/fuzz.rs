@@ -1,7 +1,7 @@
-//! Entry points for fuzzing. Each reads a map from any bytes, uses what came out, writes it, and checks that
-//! reading that again gives the same.
+//! Entry points for fuzzing. Each decodes a map from arbitrary bytes, uses it, encodes it, and checks
+//! that decoding the result yields the same map.
 //!
-//! Maps with a checksum get it put right first, or random changes would never come further than to it.
+//! A map's checksum is corrected first; otherwise every mutation would be rejected by the checksum test.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use loligo_wire::{Decode, Encode, Epoch, OsdId, PgId, Reader, Writer, features};
 use crate::crush::{CrushMap, Workspace};
 use crate::{Features, Incremental, MonMap, OsdMap, Targets};
 
-/// With everything that changes how maps are written.
+/// All bits that change the encoding of maps.
 const ALL: Features = Features(Features::TENTACLE.0 | features::SERVER_QUINCY | features::CRUSH_MSR);
 
-/// Opens a monitor map.
+/// Decodes a monitor map.
 pub fn monmap(data: &[u8]) {
     let Ok(map) = MonMap::from_bytes(data) else { return };
     (0..map.len()).for_each(|rank| assert!(map.mon(rank).is_some()));
     assert_eq!(MonMap::from_bytes(&map.to_bytes()).as_ref(), Ok(&map));
 }
 
-/// Opens a CRUSH map and places by it.
+/// Decodes a CRUSH map and computes placements with it.
 pub fn crush(data: &[u8]) {
     let Ok(map) = CrushMap::decode(&mut Reader::new(data)) else { return };
     let mut workspace = Workspace::new();
@@ -40,7 +40,7 @@ pub fn crush(data: &[u8]) {
     assert!(encode(&again) == written);
 }
 
-/// Opens an OSD map and looks for things in it.
+/// Decodes an OSD map and looks up placements in it.
 pub fn osdmap(data: &[u8]) {
     let data = with_checksum(data);
     let Ok(map) = OsdMap::decode(&data) else { return };
@@ -64,7 +64,7 @@ pub fn incremental(data: &[u8]) {
 }
 
 fn check_osdmap(map: OsdMap) {
-    // Reading adds the flags that follow from the release, which a change to the flags can have taken away.
+    // Decoding adds the flags that the release implies; an incremental can have cleared them.
     let reread = |map: &OsdMap| OsdMap::decode(&map.encode(ALL).bytes).expect("what we wrote opens");
     let read = reread(&map);
     assert!(reread(&read).encode(ALL) == read.encode(ALL), "epoch {}", map.epoch);
@@ -84,7 +84,7 @@ fn check_osdmap(map: OsdMap) {
     }
 }
 
-/// The bytes with the checksum that they should have, where there is a place for one.
+/// Returns the bytes with a corrected checksum, if they are long enough to hold one.
 fn with_checksum(data: &[u8]) -> Vec<u8> {
     let mut data = data.to_vec();
     if let Some((at, crc)) = checksum(&data) {
@@ -93,7 +93,8 @@ fn with_checksum(data: &[u8]) -> Vec<u8> {
     data
 }
 
-/// Where the checksum is and what it should be: behind the two parts in the envelope.
+/// Returns the offset and the correct value of the checksum, which follows the two parts in the
+/// envelope.
 fn checksum(data: &[u8]) -> Option<(usize, u32)> {
     let mut outer = Reader::new(data);
     outer.skip(2).ok()?;

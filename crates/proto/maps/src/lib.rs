@@ -1,18 +1,18 @@
-//! The maps of a cluster: [`MonMap`] (who the monitors are), [`OsdMap`] (pools, OSDs, where data lies) with
-//! its [`Incremental`]s, and [`crush`], the algorithm that places data.
+//! The maps of a cluster: [`MonMap`] (the monitors), [`OsdMap`] (pools, OSDs and data placement) with
+//! its [`Incremental`]s, and [`crush`], the placement algorithm.
 //!
-//! A client decodes an [`OsdMap`], keeps it current with [`OsdMap::apply_incremental`], and asks a
-//! [`Targets`] over it where an object is. A server makes maps with [`OsdMap::build`] and changes them by
-//! applying incrementals of its own.
+//! A client decodes an [`OsdMap`], updates it with [`OsdMap::apply_incremental`], and looks up the
+//! location of objects with [`Targets`]. A server creates maps with [`OsdMap::build`] and changes them
+//! by applying incrementals that it builds.
 //!
-//! Maps are read as releases 16 to 20 write them, and written as release 16 does: in the form that all of
-//! them accept, checksums included. Facts come from `src/osd/OSDMap.cc`, `src/osd/osd_types.cc`,
-//! `src/mon/MonMap.cc` and `src/crush/` of Ceph, and from what stock daemons wrote.
+//! Maps of releases 16 to 20 can be decoded. Maps are encoded as release 16 encodes them: in the form
+//! that all of these releases accept, with checksums. Sources: Ceph's `src/osd/OSDMap.cc`,
+//! `src/osd/osd_types.cc`, `src/mon/MonMap.cc` and `src/crush/`, and maps written by stock daemons.
 //!
-//! What this crate refuses to do: no sockets, no clocks, no threads. Whatever bytes a map is decoded from,
-//! nothing panics, loops, or allocates more than a small multiple of them.
-// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate
-// `az`).
+//! Out of scope: sockets, clocks and threads. Decoding any input neither panics nor loops endlessly, and
+//! allocates at most a small multiple of the input's size.
+// Numbers from peers must not be truncated or change sign silently. Intended conversions are written
+// explicitly (crate `az`).
 #![cfg_attr(
     not(test),
     warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)

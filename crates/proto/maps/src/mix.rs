@@ -1,7 +1,7 @@
 //! Robert Jenkins' mixing function.
 
-/// Robert Jenkins' mixing of three 32-bit words, the heart of both the object hash and CRUSH's hashes
-/// (<http://burtleburtle.net/bob/hash/evahash.html>).
+/// Mixes three 32-bit words by Robert Jenkins' function, the core of both the object hash and CRUSH's
+/// hashes (<http://burtleburtle.net/bob/hash/evahash.html>).
 #[inline(always)]
 pub(crate) fn mix(a: &mut u32, b: &mut u32, c: &mut u32) {
     *a = a.wrapping_sub(*b).wrapping_sub(*c) ^ (*c >> 13);

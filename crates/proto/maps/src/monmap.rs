@@ -16,74 +16,74 @@ use loligo_wire::{
 
 use crate::Name;
 
-/// Who the monitors are.
+/// The monitors of a cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MonMap {
     /// The cluster.
     pub fsid: Uuid,
     /// The map's version; 0 before the first quorum.
     pub epoch: Epoch,
-    /// When this epoch was made.
+    /// The time at which this epoch was created.
     pub last_changed: UTime,
-    /// When the cluster was made.
+    /// The time at which the cluster was created.
     pub created: UTime,
-    /// Features that every monitor has, for good (`mon_feature_t`).
+    /// Features that every monitor has, permanently (`mon_feature_t`).
     pub persistent_features: u64,
     /// Features that every monitor has at present.
     pub optional_features: u64,
     /// The monitors, by name.
     pub mons: BTreeMap<Name, MonInfo>,
-    /// Their names by rank, which is what connections and quorums number them with.
+    /// The monitors' names by rank. Connections and quorums identify monitors by rank.
     pub ranks: Vec<Name>,
-    /// The oldest release that monitors must be of.
+    /// The oldest release that a monitor may run.
     pub min_mon_release: u8,
-    /// Ranks that were removed since the last election.
+    /// Ranks removed since the last election.
     pub removed_ranks: BTreeSet<u32>,
-    /// How elections go: 1 classic, 2 without those in `disallowed_leaders`, 3 by connectivity.
+    /// The election strategy: 1 classic, 2 excludes `disallowed_leaders`, 3 by connectivity.
     pub strategy: u8,
-    /// Monitors that must not lead.
+    /// Monitors that must not become leader.
     pub disallowed_leaders: BTreeSet<Name>,
-    /// For clusters over two sites: whether that is on.
+    /// Whether stretch mode, for clusters on two sites, is enabled.
     pub stretch_mode_enabled: bool,
-    /// The monitor that breaks ties.
+    /// The monitor that breaks ties between the sites.
     pub tiebreaker_mon: Name,
     /// Monitors of a site that is marked down.
     pub stretch_marked_down_mons: BTreeSet<Name>,
-    /// Which keys are in use; `None` before release 20, which knows only one kind.
+    /// The ciphers of keys; `None` before release 20, which introduced a second cipher.
     pub auth: Option<MonAuth>,
 }
 
-/// Which kinds of keys a cluster uses: 1 is `aes`, 2 `aes256k` (release 20).
+/// The ciphers of a cluster's keys: 1 is `aes`, 2 is `aes256k` (release 20).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MonAuth {
-    /// Counts the times that all keys had to be renewed.
+    /// The number of times that all keys were renewed.
     pub epoch: Epoch,
-    /// The kind of the services' own keys.
+    /// The cipher of the services' own keys.
     pub service_cipher: u32,
-    /// The kinds that are let in.
+    /// The ciphers that the cluster accepts.
     pub allowed_ciphers: Vec<u32>,
-    /// The kind of new keys.
+    /// The cipher of new keys.
     pub preferred_cipher: u32,
 }
 
 /// One monitor (`mon_info_t`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MonInfo {
-    /// Where it is.
+    /// The monitor's addresses.
     pub public_addrs: EntityAddrVec,
-    /// Clients ask those with the lowest number first.
+    /// Clients prefer monitors with a lower number.
     pub priority: u16,
-    /// How often clients ask it among those of the same priority; 0: as often as the others of weight 0.
+    /// The relative frequency with which clients choose this monitor among those of the same priority.
+    /// Monitors of weight 0 are chosen with equal frequency.
     pub weight: u16,
-    /// Where it stands, as types and names of CRUSH.
+    /// The monitor's location, as CRUSH types and bucket names.
     pub crush_location: BTreeMap<Name, Name>,
-    /// When it was added (release 20).
+    /// The time at which the monitor was added (release 20).
     pub time_added: UTime,
 }
 
 impl MonMap {
-    /// The map of a cluster of its own monitors: epoch 1, ranks in the order given, the features of release
-    /// 16.
+    /// Creates a map for a new cluster: epoch 1, ranks in the given order, the features of release 16.
     pub fn new(fsid: Uuid, created: UTime, mons: impl IntoIterator<Item = (Name, EntityAddrVec)>) -> Self {
         /// kraken, luminous, mimic, osdmap-prune, nautilus, octopus, pacific, elector-pinging.
         const PACIFIC_FEATURES: u64 = 0xff;
@@ -105,7 +105,7 @@ impl MonMap {
         map
     }
 
-    /// How many monitors there are.
+    /// The number of monitors.
     pub fn len(&self) -> usize {
         self.ranks.len()
     }
@@ -115,7 +115,7 @@ impl MonMap {
         self.ranks.is_empty()
     }
 
-    /// The monitor of this rank.
+    /// The monitor with this rank.
     pub fn mon(&self, rank: usize) -> Option<(&Name, &MonInfo)> {
         self.mons.get_key_value(self.ranks.get(rank)?)
     }
@@ -125,7 +125,7 @@ impl MonMap {
         self.ranks.iter().position(|n| n.as_bytes() == name)
     }
 
-    /// The rank of the monitor at this address.
+    /// The rank of the monitor with this address.
     pub fn rank_by_addr(&self, addr: &EntityAddr) -> Option<usize> {
         let is_it = |info: &MonInfo| info.public_addrs.0.contains(addr);
         self.ranks.iter().position(|name| self.mons.get(name).is_some_and(is_it))
@@ -207,7 +207,8 @@ impl MonMap {
     }
 }
 
-/// As release 16 writes it (version 9), or with [`MonMap::auth`] as release 20 does; all releases read both.
+/// The encoding of release 16 (version 9), or, with [`MonMap::auth`], that of release 20. All releases
+/// decode both.
 impl Encode for MonMap {
     fn encode(&self, w: &mut Writer) {
         w.versioned(if self.auth.is_some() { 10 } else { 9 }, 6, |w| self.encode_body(w));
@@ -237,7 +238,7 @@ impl MonInfo {
 
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         r.versioned("mon_info_t", 3, 6, |r, version| {
-            r.get::<Name>()?; // the same as its key
+            r.get::<Name>()?; // equal to the key of `mons`
             let mut info = Self { public_addrs: r.get()?, priority: r.u16()?, ..Self::default() };
             if version >= 4 {
                 info.weight = r.u16()?;

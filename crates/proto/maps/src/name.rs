@@ -5,10 +5,10 @@ use std::fmt;
 
 use loligo_wire::{Decode, DecodeError, Encode, Reader, Writer};
 
-/// A string in a map: a pool's name, a bucket's, a key or value of a profile.
+/// A string in a map: the name of a pool or a bucket, or a key or value of a profile.
 ///
-/// Ceph does not promise UTF-8, and a map must not become unreadable because of one odd name, so these are
-/// bytes that print as text.
+/// Ceph does not guarantee UTF-8, and one invalid name must not make a map undecodable. A name therefore
+/// holds bytes, and is displayed as text.
 #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Name(Vec<u8>);
 
@@ -18,7 +18,7 @@ impl Name {
         &self.0
     }
 
-    /// The name as text, if it is UTF-8.
+    /// The name as a string, or `None` if it is not UTF-8.
     pub fn as_str(&self) -> Option<&str> {
         std::str::from_utf8(&self.0).ok()
     }
@@ -53,7 +53,7 @@ impl AsRef<[u8]> for Name {
     }
 }
 
-/// So that a map keyed by names can be asked with bytes.
+/// Allows lookups by bytes in a map keyed by names.
 impl Borrow<[u8]> for Name {
     fn borrow(&self) -> &[u8] {
         &self.0

@@ -6,10 +6,10 @@ use loligo_wire::{Decode, DecodeError, Encode, Reader, SnapId, Writer};
 
 /// A set of snapshot ids, stored as intervals (`snap_interval_set_t`).
 ///
-/// The intervals neither overlap nor touch, unless a peer's encoding did.
+/// The intervals neither overlap nor touch, except if a peer's encoding did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapSet {
-    /// Length by start.
+    /// The length of each interval, by its first id.
     intervals: BTreeMap<u64, u64>,
 }
 
@@ -19,7 +19,7 @@ impl SnapSet {
         self.intervals.is_empty()
     }
 
-    /// The intervals, as first id and length.
+    /// The intervals, each as the first id and the length.
     pub fn intervals(&self) -> impl ExactSizeIterator<Item = (SnapId, u64)> {
         self.intervals.iter().map(|(start, len)| (SnapId(*start), *len))
     }
@@ -34,14 +34,14 @@ impl SnapSet {
         self.insert_range(snap, 1);
     }
 
-    /// Adds `len` ids from `start` on; what is there already stays.
+    /// Adds `len` ids from `start` on. Ids already in the set remain.
     pub fn insert_range(&mut self, start: SnapId, len: u64) {
         if len == 0 {
             return;
         }
         let mut first = start.0;
         let mut end = start.0.saturating_add(len);
-        // Swallow every interval that overlaps or touches.
+        // Merge every interval that overlaps or touches.
         while let Some((&s, &l)) = self.intervals.range(..=end).next_back() {
             if s.saturating_add(l) < first {
                 break;
@@ -58,7 +58,7 @@ impl SnapSet {
         other.intervals().for_each(|(start, len)| self.insert_range(start, len));
     }
 
-    /// Removes all ids of `other`; ids that are not there do not matter.
+    /// Removes all ids of `other`. Ids that are not in the set are ignored.
     pub fn subtract(&mut self, other: &Self) {
         for (start, len) in other.intervals() {
             self.remove_range(start.0, start.0.saturating_add(len));

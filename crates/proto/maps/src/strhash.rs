@@ -1,27 +1,27 @@
-//! The hashes that turn an object's name into a placement seed (`src/common/ceph_hash.cc`).
+//! Hash functions that map an object's name to a placement seed (`src/common/ceph_hash.cc`).
 
 use az::SaturatingAs as _;
 
 use crate::mix::mix;
 
-/// Separates a namespace from the name behind it in what is hashed.
+/// The byte between namespace and name in the hashed string.
 const NAMESPACE_SEPARATOR: u8 = 0x1f;
 const GOLDEN_RATIO: u32 = 0x9e37_79b9;
 
-/// Which hash a pool uses (`object_hash`; `CEPH_STR_HASH_*`).
+/// The hash function of a pool (`object_hash`; `CEPH_STR_HASH_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectHash(pub u8);
 
 impl ObjectHash {
-    /// Linux' directory cache hash.
+    /// The hash of Linux' directory cache.
     pub const LINUX: Self = Self(1);
-    /// Robert Jenkins' hash, what every pool has had for many years.
+    /// Robert Jenkins' hash, used by all current pools.
     pub const RJENKINS: Self = Self(2);
 
-    /// The hash of an object in namespace `ns` (empty: none) whose name or locator key is `name`. Allocates
-    /// nothing.
+    /// Returns the hash of an object in namespace `ns` (empty: none) whose name or locator key is
+    /// `name`. Allocates nothing.
     ///
-    /// An unknown kind of hash gives `u32::MAX`, as in Ceph.
+    /// An unknown hash function yields `u32::MAX`, as in Ceph.
     #[inline]
     pub fn of(self, ns: &[u8], name: &[u8]) -> u32 {
         match (self, ns.is_empty()) {
@@ -34,7 +34,7 @@ impl ObjectHash {
     }
 }
 
-/// The state of Jenkins' string hash: it takes twelve bytes at a time.
+/// The state of Jenkins' string hash, which processes twelve bytes at a time.
 struct Jenkins {
     a: u32,
     b: u32,
@@ -57,7 +57,7 @@ impl Jenkins {
         mix(&mut self.a, &mut self.b, &mut self.c);
     }
 
-    /// Takes what is left, less than a block, and the length of all.
+    /// Processes the remaining bytes, fewer than a block, and the total length.
     #[inline]
     fn finish(mut self, rest: &[u8], length: usize) -> u32 {
         let mut block = [0; Self::BLOCK];
@@ -65,7 +65,7 @@ impl Jenkins {
         let [x, y, z] = words(&block);
         self.a = self.a.wrapping_add(x);
         self.b = self.b.wrapping_add(y);
-        // The last word's lowest byte is the length's: the last bytes are moved up by one.
+        // The lowest byte of the last word is reserved for the length, so the last bytes move up by one.
         self.c = self.c.wrapping_add(z << 8).wrapping_add(length.saturating_as::<u32>());
         mix(&mut self.a, &mut self.b, &mut self.c);
         self.c
@@ -79,7 +79,7 @@ fn rjenkins(name: &[u8]) -> u32 {
     state.finish(rest, name.len())
 }
 
-/// The hash of the concatenation of `parts`.
+/// Returns the hash of the concatenation of `parts`.
 fn rjenkins_joined(parts: [&[u8]; 3]) -> u32 {
     let mut state = Jenkins::new();
     let mut block = [0; Jenkins::BLOCK];
@@ -113,7 +113,8 @@ fn linux_dcache<'a>(bytes: impl Iterator<Item = &'a u8>) -> u32 {
 mod tests {
     use super::*;
 
-    /// As `ceph osd map` of a stock cluster prints them for objects of pool 2.
+    /// Goal: hashes equal those of Ceph. Method: values that `ceph osd map` of a stock cluster printed
+    /// for objects of pool 2.
     #[test]
     fn known_hashes() {
         assert_eq!(ObjectHash::RJENKINS.of(b"", b"foo"), 0x7fc1_f406);

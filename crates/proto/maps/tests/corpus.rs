@@ -1,5 +1,5 @@
-//! Replays the corpora of maps. Goal: whatever the bytes, nothing panics, loops or allocates beyond reason.
-//! Method: maps that stock releases wrote, then the same maps cut and mutated.
+//! Goal: no input makes a decoder of maps panic, loop endlessly or allocate excessively. Method: replay
+//! maps that stock releases wrote, then the same maps truncated and mutated.
 
 use std::path::Path;
 
@@ -39,7 +39,7 @@ fn truncated_maps_do_no_harm() {
     }
 }
 
-/// Numbers that lengths, counts and ids like least.
+/// Boundary values for lengths, counts and ids.
 fn nasty() -> impl Strategy<Value = u32> {
     prop_oneof![
         Just(0),

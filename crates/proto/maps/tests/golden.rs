@@ -1,9 +1,9 @@
-//! The maps of stock clusters, from their first epoch on. Goal: what monitors of releases 16, 18 and 20 wrote
-//! is read, applied and written again byte for byte. Method: the histories of clusters that were changed in
-//! every way that the `ceph` program has; each change is applied and the result's checksum compared with the
-//! one that the monitors had.
+//! Goal: maps that monitors of releases 16, 18 and 20 wrote are decoded, applied and encoded again byte
+//! for byte. Method: the complete histories of stock clusters that were changed in every way that the
+//! `ceph` program offers. Each change is applied, and the checksum of the result is compared with the
+//! monitors' checksum.
 //!
-//! A history is a full map and the incrementals that follow it, each behind its length in 32 bits.
+//! A history is a full map followed by incrementals, each preceded by its length in 32 bits.
 
 use std::path::Path;
 
@@ -23,7 +23,7 @@ fn history(name: &str) -> Vec<Bytes> {
     maps
 }
 
-/// Follows a history to its end.
+/// Applies a history to its end.
 fn replay(name: &str) -> OsdMap {
     let maps = history(name);
     let (first, changes) = maps.split_first().expect("it starts with a full map");
@@ -83,7 +83,7 @@ fn a_gap_and_another_cluster_are_refused() {
     assert_eq!(map, before);
 }
 
-/// Whoever changes a bit anywhere is noticed.
+/// Goal: damage to any byte is detected. Method: flip one bit in each byte after the envelope's header.
 #[test]
 fn a_damaged_map_is_refused() {
     let bytes = &history("16.2.15")[0];

@@ -4,19 +4,21 @@
 use az::SaturatingAs as _;
 use crc_fast::{CrcAlgorithm, Digest, crc32_iscsi};
 
-/// Continues the checksum `crc` over `data`. Start with `0` or `u32::MAX`, as the format at hand says.
+/// Continues the checksum `crc` over `data`. The initial value is `0` or `u32::MAX`, depending on the
+/// format.
 pub fn crc32c(crc: u32, data: &[u8]) -> u32 {
-    // The usual seed has a way of its own, which copies no tables.
+    // The usual seed takes a faster path, which copies no tables.
     if crc == u32::MAX {
         return !crc32_iscsi(data);
     }
-    // A digest's state is the checksum before the final inversion that others make and Ceph does not.
+    // A digest's state is the checksum before the final inversion, which standard CRC-32C applies and
+    // Ceph does not.
     let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, crc.into());
     digest.update(data);
     digest.get_state().saturating_as::<u32>()
 }
 
-/// A checksum (seeded with `u32::MAX`) of the concatenation of `parts`.
+/// Computes the checksum, seeded with `u32::MAX`, of the concatenation of `parts`.
 pub fn crc32c_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u32 {
     parts.into_iter().fold(u32::MAX, crc32c)
 }
@@ -25,7 +27,7 @@ pub fn crc32c_of<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> u32 {
 mod tests {
     use super::*;
 
-    /// Values of Ceph's `src/test/common/test_crc32c.cc`.
+    /// Values from Ceph's `src/test/common/test_crc32c.cc`.
     #[test]
     fn known_values() {
         assert_eq!(crc32c(0, b"foo bar baz"), 4_119_623_852);
@@ -33,7 +35,8 @@ mod tests {
         assert_eq!(crc32c(0, b"whiz bang boom"), 2_360_230_088);
     }
 
-    /// Lengths and starts that take each of the hardware's paths, against the definition.
+    /// Goal: the hardware implementation agrees with the definition. Method: lengths and alignments that
+    /// reach each of the hardware's code paths.
     #[test]
     fn hardware_and_definition_agree() {
         let data: Vec<u8> = (0..5000_u32).map(|i| ((i * i) >> 3) as u8).collect();

@@ -1,12 +1,13 @@
-//! Feature bits (`src/include/ceph_features.h`), as far as releases 16 to 20 look at them.
+//! Feature bits (`src/include/ceph_features.h`) that releases 16 to 20 use.
 //!
-//! Sixty-four bits were not enough: a bit that every release has became free for a second and third use. Such
-//! an incarnation counts only together with the bits of the releases that ended the use before, so a feature
-//! is a mask of one to three bits, and a peer has it if it has them all: [`has`].
+//! The 64 bits are reused: once every release in use has a feature, its bit is free for a second and
+//! third meaning. Such an incarnation of a bit is valid only together with the bits of the releases that
+//! retired the earlier meaning. A feature is therefore a mask of one to three bits, and a peer has the
+//! feature if it has all bits of the mask: [`has`].
 
-/// Bits that the second use of any bit comes with.
+/// Bits that accompany the second incarnation of any bit.
 const INCARNATION_2: u64 = 1 << 57;
-/// Bits that the third use of any bit comes with.
+/// Bits that accompany the third incarnation of any bit.
 const INCARNATION_3: u64 = INCARNATION_2 | 1 << 28;
 
 /// Whether a peer with the bits `features` has the feature with the mask `feature`.
@@ -14,15 +15,16 @@ pub const fn has(features: u64, feature: u64) -> bool {
     features & feature == feature
 }
 
-/// What this project offers its peers: the set that `ceph features` shows for clients and daemons of release
-/// 16.
+/// The features this project offers to peers: the set that `ceph features` shows for clients and daemons
+/// of release 16.
 pub const SUPPORTED: u64 = 0x3f01_cfbd_fffd_ffff;
 
-/// What a client offers beside that: its decoder of maps and its placement know CRUSH rules of release 19. A
-/// cluster with such a rule lets in nobody without.
+/// The features a client offers: `SUPPORTED`, and the CRUSH rules of release 19, which the client's
+/// map decoder and placement implement. A cluster with such a rule rejects clients without the feature.
 pub const CLIENT: u64 = SUPPORTED | CRUSH_MSR;
 
-/// Names of features that a peer may require, the newest use of each bit. Some are Ceph's names of a release.
+/// Names of features that a peer may require, in the newest incarnation of each bit. Some are Ceph's
+/// names of releases.
 const NAMES: [(u64, &str); 16] = [
     (2, "SERVER_NAUTILUS"),
     (16, "SERVER_OCTOPUS"),
@@ -42,7 +44,7 @@ const NAMES: [(u64, &str); 16] = [
     (61, "CEPHX_V2"),
 ];
 
-/// The features of `bits` for people: by name where one is known, else by the number of the bit.
+/// Formats the features of `bits` for people: the name where it is known, otherwise the bit's number.
 pub fn names(bits: u64) -> String {
     let set = (0..u64::BITS).filter(|bit| bits >> bit & 1 == 1);
     let named = set.map(|bit| match NAMES.iter().find(|(named, _)| *named == u64::from(bit)) {
@@ -52,7 +54,7 @@ pub fn names(bits: u64) -> String {
     named.collect::<Vec<_>>().join(", ")
 }
 
-/// Objects are named with pool, namespace and key.
+/// Objects are addressed by pool, namespace and key.
 pub const OBJECTLOCATOR: u64 = 1 << 8;
 /// 64-bit placement group ids.
 pub const PGID64: u64 = 1 << 9;
@@ -72,21 +74,21 @@ pub const SERVER_REEF: u64 = 1 << 31 | INCARNATION_3;
 pub const STRETCH_MODE: u64 = 1 << 32 | INCARNATION_3;
 /// Release 17 and up.
 pub const SERVER_QUINCY: u64 = 1 << 33 | INCARNATION_3;
-/// Blocklists of whole networks.
+/// Blocklist entries for whole networks.
 pub const RANGE_BLOCKLIST: u64 = 1 << 34 | INCARNATION_3;
-/// CRUSH with indep and more tries.
+/// CRUSH `indep` placement and additional tries.
 pub const CRUSH_V2: u64 = 1 << 36;
 /// CRUSH rules that retry all their steps together.
 pub const CRUSH_MSR: u64 = 1 << 38 | INCARNATION_2;
-/// Subscriptions hold until the session ends, and need no acknowledgement.
+/// Subscriptions last until the session ends and need no acknowledgement.
 pub const MON_STATEFUL_SUB: u64 = 1 << 57;
-/// The osdmap's client part has a checksum of its own.
+/// The client part of the osdmap has its own checksum.
 pub const OSDMAP_ENC: u64 = 1 << 39;
-/// CRUSH tunables of firefly; primary affinity.
+/// CRUSH tunables of firefly, and primary affinity.
 pub const CRUSH_TUNABLES3: u64 = 1 << 41;
-/// Keepalive with a time stamp.
+/// Keepalive with a timestamp.
 pub const MSGR_KEEPALIVE2: u64 = 1 << 42;
-/// Requests are sent again when a pool says so.
+/// Clients resend requests when the pool's resend epoch changes.
 pub const OSD_POOLRESEND: u64 = 1 << 43;
 /// CRUSH straw2 buckets.
 pub const CRUSH_V4: u64 = 1 << 48;
@@ -94,11 +96,11 @@ pub const CRUSH_V4: u64 = 1 << 48;
 pub const SERVER_SQUID: u64 = 1 << 49 | INCARNATION_2;
 /// Release 20 and up.
 pub const SERVER_TENTACLE: u64 = 1 << 50 | INCARNATION_2;
-/// Requests whose addressing part stands first.
+/// Requests whose addressing fields come first.
 pub const NEW_OSDOP_ENCODING: u64 = 1 << 56;
-/// Subscriptions live as long as the session; release 10 and up.
+/// Subscriptions last as long as the session; release 10 and up.
 pub const SERVER_JEWEL: u64 = 1 << 57;
-/// CRUSH tunables of jewel; replies that carry a redirect only if there is one.
+/// CRUSH tunables of jewel; a reply carries a redirect only if one exists.
 pub const CRUSH_TUNABLES5: u64 = 1 << 58;
 /// Address vectors.
 pub const MSG_ADDR2: u64 = 1 << 59;

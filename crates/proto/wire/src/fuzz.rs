@@ -1,15 +1,16 @@
-//! Entry points for fuzzing, and the file format of their corpus.
+//! Entry points for fuzzing, and the file format of the fuzz corpus.
 //!
-//! A corpus file is one message as it arrived, after the frame was opened: kind, version, compat version and
+//! A corpus file is one received message, after the frame was opened: kind, version, compat version and
 //! priority in 16 bits each, tid in 64, the lengths of front, middle and data in 32 bits each (all
-//! little-endian), then the three parts. Files named after a Ceph release were captured from one.
+//! little-endian), then the three parts. Files named after a Ceph release were captured from that
+//! release.
 
 use bytes::Bytes;
 
 use crate::message::{Data, Header, Message, Msg, mgr, mon, osd};
 use crate::{DecodeError, Reader, Tid};
 
-/// Opens any message and, if that succeeds, checks that what we write is what we read.
+/// Decodes any message. If that succeeds, checks that encoding and decoding it again changes nothing.
 pub fn messages(data: &[u8]) {
     let Ok(msg) = parse(data) else { return };
     if let Some(Ok(again)) = recode(&msg) {
@@ -19,7 +20,7 @@ pub fn messages(data: &[u8]) {
     let _ = osd::OsdReply::open(&msg);
 }
 
-/// Reads a corpus file.
+/// Parses a corpus file.
 pub fn parse(data: &[u8]) -> Result<Msg, DecodeError> {
     let mut r = Reader::new(data);
     let header = Header {
@@ -38,7 +39,7 @@ pub fn parse(data: &[u8]) -> Result<Msg, DecodeError> {
     Ok(Msg { header, front, middle, data, data_crc: None })
 }
 
-/// Opens a message and packs it again; `None` if we do not know its kind.
+/// Decodes a message and encodes it again. Returns `None` if the message's kind is unknown.
 pub fn recode(msg: &Msg) -> Option<Result<Msg, DecodeError>> {
     fn one<M: Message>(msg: &Msg) -> Result<Msg, DecodeError> {
         msg.open::<M>().map(|body| Msg::new(&body))

@@ -1,13 +1,12 @@
-//! Ceph's messages: what clients, monitors and OSDs exchange, and records of images.
+//! Ceph's messages, which clients, monitors and OSDs exchange, and the records of RBD images.
 //!
-//! What is here: the bodies of the messages (module [`message`]) and the records of images (module [`rbd`]).
-//! The codec and the small types are those of `loligo-types`, and can be named from here.
+//! Contents: the bodies of the messages (module [`message`]) and the records of images (module [`rbd`]).
+//! The codec and the small types come from `loligo-types` and are re-exported here.
 //!
-//! What this crate refuses to do: no sockets, no clocks, no maps (a map travels through here as opaque bytes
-//! and is opened by `loligo-maps`), no panic and no allocation beyond the bytes at hand, whatever those bytes
-//! are.
-// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate
-// `az`).
+//! Out of scope: sockets, clocks and maps (a map passes through as opaque bytes; `loligo-maps` decodes
+//! it). No input causes a panic or an allocation larger than the bytes at hand.
+// Numbers from peers must not be truncated or change sign silently. Intended conversions are written
+// explicitly (crate `az`).
 #![cfg_attr(
     not(test),
     warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)

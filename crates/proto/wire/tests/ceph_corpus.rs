@@ -1,7 +1,7 @@
-//! Reads and writes the encoded values that Ceph's own developers keep for every release (the public
-//! repository `ceph-object-corpus`), where `ceph-dencoder` is not at hand: LOLIGO_CEPH_CORPUS names a
-//! directory `RELEASE/TYPE/FILE`. Goal: what release 16 wrote is written back byte for byte; what later ones
-//! wrote is read.
+//! Goal: values that release 16 wrote are written back byte for byte; values of later releases are read.
+//! Method: the encoded values that Ceph's developers publish for every release (the repository
+//! `ceph-object-corpus`), without the need for `ceph-dencoder`. LOLIGO_CEPH_CORPUS names a directory
+//! `RELEASE/TYPE/FILE`.
 
 use std::path::Path;
 
@@ -56,8 +56,8 @@ fn check<T: Decode + Encode>(release: &Path, ceph_name: &str, write_back: bool) 
     paths.len()
 }
 
-/// Says why a test did nothing. Not by `eprintln!`, which is not shown of tests that pass: `cargo xtask test`
-/// counts such lines.
+/// Reports why a test did nothing. It writes to stderr directly, because the output of `eprintln!` is
+/// not shown for tests that pass. `cargo xtask test` counts these lines.
 fn skipped(why: &str) {
     let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("skipped: {why}\n").as_bytes());
 }

@@ -1,5 +1,5 @@
-//! Replays the corpus of messages. Goal: what stock daemons and clients sent is read and written back byte
-//! for byte, and no bytes make a decoder panic. Method: captured messages, then the same messages cut and
+//! Goal: messages that stock daemons and clients sent are read and written back byte for byte, and no
+//! input makes a decoder panic. Method: replay captured messages, then the same messages truncated and
 //! mutated.
 
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ fn captured_messages_are_written_back_byte_for_byte() {
         let Some(again) = fuzz::recode(&msg) else { continue };
         let again = again.unwrap_or_else(|e| panic!("{}: {e}", path.display()));
         if again.header.version < msg.header.version {
-            continue; // a newer release's message, which we read and answer in the form of release 16
+            continue; // a newer release's message, which is decoded and re-encoded in the form of release 16
         }
         assert_eq!(again.header.version, msg.header.version, "{}", path.display());
         assert_eq!(again.header.compat_version, msg.header.compat_version, "{}", path.display());

@@ -1,55 +1,55 @@
-//! Buckets of a CRUSH map, and how each algorithm chooses an item.
+//! Buckets of a CRUSH map, and the algorithms by which a bucket chooses an item.
 
 use az::{SaturatingAs as _, WrappingAs as _};
 
 use super::hash::{hash32_3, hash32_3_each, hash32_4};
 use super::ln::crush_ln;
 
-/// An inner node: a host, a rack, a root.
+/// An inner node of the hierarchy: a host, a rack, a root.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bucket {
-    /// Its id, negative.
+    /// The bucket's id, a negative number.
     pub id: i32,
-    /// Its level: a key of the map's type names.
+    /// The bucket's type: a key of the map's type names.
     pub kind: u16,
-    /// The hash it draws with; 0 ("rjenkins1") is the only one there is.
+    /// The hash function for draws; 0 ("rjenkins1") is the only one defined.
     pub hash: u8,
-    /// The sum of its items' weights, in 1/65536.
+    /// The sum of the items' weights, in 1/65536.
     pub weight: u32,
-    /// Devices and buckets below it.
+    /// The devices and buckets directly below this bucket.
     pub items: Vec<i32>,
-    /// How it chooses among its items.
+    /// The algorithm that chooses among the items.
     pub alg: BucketAlg,
 }
 
-/// A bucket's way to choose, with the weights (in 1/65536) in the form it needs.
+/// A bucket's choosing algorithm, with the weights (in 1/65536) in the form that it needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum BucketAlg {
-    /// All items weigh the same; a permutation, constant time.
+    /// All items have the same weight; chooses by permutation, in constant time.
     Uniform {
-        /// What each item weighs.
+        /// The weight of each item.
         item_weight: u32,
     },
-    /// Asks the items from the last to the first; cheap when items are only added.
+    /// Tries the items from the last to the first. Moves little data when items are only added.
     List {
         /// Each item's weight.
         item_weights: Vec<u32>,
-        /// For each item the sum of the weights up to and with it.
+        /// For each item, the sum of the weights of the items up to and including it.
         sum_weights: Vec<u32>,
     },
-    /// Descends a binary tree in memory order, where odd nodes are leaves and node `2i + 1` is item `i`.
+    /// Descends a binary tree stored in order: odd nodes are leaves, and node `2i + 1` is item `i`.
     Tree {
-        /// Weights of the tree's nodes; no more than 255.
+        /// The weights of the tree's nodes, at most 255 of them.
         node_weights: Vec<u32>,
     },
-    /// The longest straw wins; moves more data than necessary when weights change.
+    /// The item with the longest straw wins. Moves more data than necessary when weights change.
     Straw {
         /// Each item's weight.
         item_weights: Vec<u32>,
-        /// Each item's straw length, computed from the weights by whoever made the map.
+        /// Each item's straw length, which the map's creator computed from the weights.
         straws: Vec<u32>,
     },
-    /// The best exponential draw wins: what every map has used for many years.
+    /// The item with the highest exponential draw wins: the algorithm of all current maps.
     Straw2 {
         /// Each item's weight.
         item_weights: Vec<u32>,
@@ -84,8 +84,8 @@ impl Bucket {
         }
     }
 
-    /// Draws for input `x` and the `r`-th try among the items. `None` if the bucket is empty or its parts do
-    /// not fit together. A uniform bucket does not draw but permute, which its caller does.
+    /// Draws an item for input `x` and try `r`. Returns `None` if the bucket is empty or its parts are
+    /// inconsistent, and for a uniform bucket, whose items the caller chooses by permutation.
     #[inline]
     pub(super) fn draw(&self, x: u32, r: u32, arg: Option<&ChooseArg>, position: usize) -> Option<i32> {
         match &self.alg {
@@ -186,7 +186,7 @@ impl Bucket {
     }
 }
 
-/// The item with the highest draw so far, the first of equals.
+/// The item with the highest draw so far; of equal draws, the first.
 #[derive(Default)]
 struct Best {
     item: Option<i32>,
@@ -202,20 +202,23 @@ impl Best {
     }
 }
 
-/// The logarithm of a uniform draw divided by the weight: the highest of such draws falls on each item in
-/// proportion to its weight, and changing one weight moves only what that item wins or loses.
+/// Returns the logarithm of a uniform draw, divided by the weight. The highest of these draws selects
+/// each item in proportion to its weight, and a change of one weight moves only the data that this item
+/// gains or loses.
 #[inline]
 fn exponential(hash: u32, weight: u32) -> i64 {
     let ln = crush_ln(hash.wrapping_as::<u16>()).cast_signed() - (1 << 48);
-    // Ceph passes the weight as a signed int, so half the range is negative there and must be here.
+    // Ceph passes the weight as a signed int: weights in the upper half of the range are negative there,
+    // and must be here.
     ln / i64::from(weight.cast_signed())
 }
 
-/// Replacement weights and ids of one straw2 bucket. Empty parts replace nothing.
+/// Replacement weights and ids of a straw2 bucket. An empty part replaces nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ChooseArg {
-    /// For each position in the placement a weight per item; the last holds for all further positions.
+    /// For each position in the placement, one weight per item. The last entry applies to all further
+    /// positions.
     pub weight_set: Vec<Vec<u32>>,
-    /// What to hash instead of the items' ids.
+    /// The values to hash instead of the items' ids.
     pub ids: Vec<i32>,
 }

@@ -1,4 +1,5 @@
-//! Making and changing maps, as far as a server with its own maps needs it: straw2 buckets and simple rules.
+//! Construction and changes of maps, as far as a server that owns its maps needs them: straw2 buckets
+//! and simple rules.
 
 use az::SaturatingAs as _;
 
@@ -6,30 +7,31 @@ use super::map::bucket_index;
 use super::{Bucket, BucketAlg, CrushMap, Rule, RuleKind, StepOp, Tunables};
 use crate::Name;
 
-/// The types of a new cluster's hierarchy, from narrow to wide, as stock monitors make them.
+/// The types of a new cluster's hierarchy, from the narrowest to the widest, as stock monitors create
+/// them.
 const TYPES: [&str; 12] =
     ["osd", "host", "chassis", "rack", "row", "pdu", "pod", "room", "datacenter", "zone", "region", "root"];
 /// The number of type `host`.
 const HOST: u16 = 1;
 /// The number of type `root`.
 const ROOT: u16 = 11;
-/// Ceph starts with room for so many buckets and doubles it.
+/// The initial size of Ceph's bucket table, which doubles when it is full.
 const BUCKETS_MIN: usize = 8;
-/// The pool sizes that releases before 17 write into new rules.
+/// The pool sizes that releases before 17 write into a new rule.
 const RULE_SIZES: (u8, u8) = (1, 10);
-/// The fewest shards that those releases write into rules for erasure-coded pools.
+/// The minimum pool size that those releases write into a rule for erasure-coded pools.
 const ERASURE_RULE_MIN: u8 = 3;
 
-/// Why a CRUSH map cannot be changed like that.
+/// The reason why a change of a CRUSH map was rejected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CrushBuildError {
-    /// The name stands for something else already.
+    /// Another item or rule has this name.
     #[error("the name {0} is taken")]
     NameTaken(Name),
-    /// There is no such bucket.
+    /// The bucket does not exist.
     #[error("there is no bucket {0}")]
     NoSuchBucket(i32),
-    /// The item is in that bucket already.
+    /// The bucket already contains the item.
     #[error("bucket {bucket} has item {item} already")]
     AlreadyThere {
         /// The bucket.
@@ -40,7 +42,7 @@ pub enum CrushBuildError {
     /// Only straw2 buckets can be changed.
     #[error("bucket {0} is not of algorithm straw2")]
     NotStraw2(i32),
-    /// The item does not exist, or lies above the bucket it should lie in.
+    /// The item does not exist, or is above the target bucket.
     #[error("item {0} cannot be put there")]
     BadItem(i32),
     /// All 256 rule numbers are in use.
@@ -49,7 +51,7 @@ pub enum CrushBuildError {
 }
 
 impl CrushMap {
-    /// A map with the usual types and an empty root `default` (id −1).
+    /// Creates a map with the standard types and an empty root `default` (id −1).
     pub fn with_root() -> Self {
         let mut map = Self { tunables: Tunables::JEWEL, ..Self::default() };
         map.type_names = (0..).zip(TYPES.map(Name::from)).collect();
@@ -57,9 +59,9 @@ impl CrushMap {
         map
     }
 
-    /// What a new stock cluster looks like: root `default`, one host with devices 0 to `osds`, each of weight
-    /// 1, and rule 0, `replicated_rule`, which spreads over `failure_domain` (a type's name, `osd` or
-    /// `host`).
+    /// Creates the map of a new stock cluster: root `default`, one host with devices 0 to `osds` − 1,
+    /// each of weight 1, and rule 0, `replicated_rule`, which spreads replicas over `failure_domain` (a
+    /// type's name, `osd` or `host`).
     pub fn simple(host: &str, osds: u32, failure_domain: &str) -> Result<Self, CrushBuildError> {
         let mut map = Self::with_root();
         let host = map.add_bucket(host, HOST)?;
@@ -73,7 +75,7 @@ impl CrushMap {
         Ok(map)
     }
 
-    /// Makes an empty straw2 bucket and returns its id. It lies nowhere yet.
+    /// Creates an empty straw2 bucket, which is not yet part of the hierarchy, and returns its id.
     pub fn add_bucket(&mut self, name: &str, kind: u16) -> Result<i32, CrushBuildError> {
         self.check_name_free(name)?;
         let free = self.buckets.iter().position(Option::is_none).unwrap_or(self.buckets.len());
@@ -82,7 +84,7 @@ impl CrushMap {
         Ok(id)
     }
 
-    /// Names a device and makes room for its number.
+    /// Names a device, and raises `max_devices` to include its number.
     pub fn add_device(&mut self, device: i32, name: &str) -> Result<(), CrushBuildError> {
         if device < 0 {
             return Err(CrushBuildError::BadItem(device));
@@ -96,8 +98,8 @@ impl CrushMap {
         Ok(())
     }
 
-    /// Puts a device or a bucket into a bucket. A device weighs `weight` (in 1/65536), a bucket what it
-    /// weighs itself.
+    /// Adds a device or a bucket to a bucket. The weight of a device is `weight` (in 1/65536); a bucket
+    /// keeps its own weight.
     pub fn insert_item(&mut self, item: i32, weight: u32, bucket: i32) -> Result<(), CrushBuildError> {
         let weight = match self.bucket(item) {
             Some(below) => below.weight,
@@ -119,7 +121,7 @@ impl CrushMap {
         self.set_item_weight(item, weight, bucket)
     }
 
-    /// Takes an item out of a bucket; it stays in the map.
+    /// Removes an item from a bucket. The item remains in the map.
     pub fn remove_item(&mut self, item: i32, bucket: i32) -> Result<(), CrushBuildError> {
         self.set_item_weight(item, 0, bucket)?;
         let from = self.bucket_mut(bucket).ok_or(CrushBuildError::NoSuchBucket(bucket))?;
@@ -132,7 +134,8 @@ impl CrushMap {
         Ok(())
     }
 
-    /// Changes what an item of a bucket weighs (in 1/65536), and with it what everything above weighs.
+    /// Sets the weight of an item in a bucket (in 1/65536), and updates the weights of all buckets
+    /// above.
     pub fn set_item_weight(&mut self, item: i32, weight: u32, bucket: i32) -> Result<(), CrushBuildError> {
         let into = self.bucket_mut(bucket).ok_or(CrushBuildError::NoSuchBucket(bucket))?;
         let at = into.items.iter().position(|i| *i == item).ok_or(CrushBuildError::BadItem(item))?;
@@ -146,8 +149,8 @@ impl CrushMap {
         parents.into_iter().try_for_each(|parent| self.set_item_weight(bucket, total, parent))
     }
 
-    /// Makes the usual rule: from `root`, one device in each of as many `failure_domain`s (a type's number)
-    /// as the pool is wide. Returns its number.
+    /// Creates the standard rule: from `root`, it chooses one device in each of as many buckets of type
+    /// `failure_domain` as the pool has replicas or shards. Returns the rule's number.
     pub fn add_simple_rule(
         &mut self,
         name: &str,
@@ -170,7 +173,7 @@ impl CrushMap {
         };
         let mut steps = Vec::new();
         if is_erasure {
-            // Positions are worth more tries: a hole is a lost shard, not just one replica less.
+            // Erasure-coded pools get more tries: a hole is a lost shard, not only a missing replica.
             steps.extend([StepOp::SET_CHOOSELEAF_TRIES.with(5), StepOp::SET_CHOOSE_TRIES.with(100)]);
         }
         steps.extend([StepOp::TAKE.with(root), choose.choose(0, failure_domain), StepOp::EMIT.with(0)]);
@@ -180,8 +183,8 @@ impl CrushMap {
         Ok(number)
     }
 
-    /// Makes the rule of an erasure-coded pool of `shards` shards: [`CrushMap::add_simple_rule`], with the
-    /// sizes of pools that releases before 17 look at.
+    /// Creates the rule of an erasure-coded pool of `shards` shards: [`CrushMap::add_simple_rule`], with
+    /// the pool sizes that releases before 17 check.
     pub fn add_erasure_rule(
         &mut self,
         name: &str,
@@ -196,7 +199,7 @@ impl CrushMap {
         Ok(number)
     }
 
-    /// Removes a rule; its number may be given out again.
+    /// Removes a rule. Its number may be reused.
     pub fn remove_rule(&mut self, number: u8) {
         if let Some(place) = self.rules.get_mut(usize::from(number)) {
             *place = None;
@@ -204,7 +207,7 @@ impl CrushMap {
         self.rule_names.remove(&i32::from(number));
     }
 
-    /// Adds a device of weight 1 on a host of its own below the root.
+    /// Adds a device of weight 1 in a new host below the root.
     pub fn add_host_with_device(&mut self, host: &str, device: i32) -> Result<(), CrushBuildError> {
         let host = self.add_bucket(host, HOST)?;
         self.insert_item(host, 0, -1)?;
@@ -232,7 +235,7 @@ impl CrushMap {
         self.names.insert(id, name.into());
     }
 
-    /// Puts a bucket into its place.
+    /// Stores a bucket at the index of its id.
     pub(super) fn put_bucket(&mut self, bucket: Bucket) {
         let index = bucket_index(bucket.id).unwrap_or_default();
         while self.buckets.len() <= index {
@@ -245,7 +248,7 @@ impl CrushMap {
         self.buckets.get_mut(bucket_index(id)?)?.as_mut()
     }
 
-    /// The buckets that hold `item`: one in a tree.
+    /// The buckets that contain `item`; exactly one in a tree.
     fn parents(&self, item: i32) -> impl Iterator<Item = i32> {
         self.buckets
             .iter()

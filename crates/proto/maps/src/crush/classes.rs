@@ -1,17 +1,17 @@
-//! Device classes. A rule that takes only devices of one class starts from a shadow: a copy of the tree that
-//! holds only those (`CrushWrapper::device_class_clone`).
+//! Device classes. A rule that uses only devices of one class starts from a shadow tree: a copy of the
+//! tree that contains only those devices (`CrushWrapper::device_class_clone`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::map::bucket_index;
 use super::{Bucket, BucketAlg, CrushBuildError, CrushMap, Rule, StepOp};
 
-/// Shadows by bucket and class.
+/// Ids of shadow buckets, by bucket and class.
 type Shadows = BTreeMap<i32, BTreeMap<i32, i32>>;
 
 impl CrushMap {
-    /// Puts a device into a class, and makes the class if it is new. Until [`CrushMap::rebuild_class_trees`]
-    /// no rule notices.
+    /// Assigns a device to a class, which is created if it is new. Rules do not see the change until
+    /// [`CrushMap::rebuild_class_trees`].
     pub fn set_device_class(&mut self, device: i32, class: &str) -> Result<(), CrushBuildError> {
         if !(0..self.max_devices).contains(&device) {
             return Err(CrushBuildError::BadItem(device));
@@ -21,18 +21,19 @@ impl CrushMap {
         Ok(())
     }
 
-    /// The shadow of a bucket for a class: what a rule takes to place on that class only.
+    /// Returns the shadow of a bucket for a class: the start of a rule that places data on this class
+    /// only.
     pub fn shadow(&self, bucket: i32, class: &str) -> Option<i32> {
         self.class_buckets.get(&bucket)?.get(&self.class_by_name(class)?).copied()
     }
 
-    /// Makes the shadows of all trees anew, after devices were added, removed, reweighted or put into other
-    /// classes.
+    /// Rebuilds the shadows of all trees, after devices were added, removed, reweighted or assigned to
+    /// other classes.
     ///
-    /// A shadow keeps its id, for rules name it. Shadows get no weight sets of their own.
+    /// A shadow keeps its id, because rules refer to it. Shadows have no weight sets of their own.
     ///
     /// # Errors
-    /// If a bucket that is not straw2 lies in a tree; the map is then as it was.
+    /// If a tree contains a bucket that is not straw2. The map is then unchanged.
     pub fn rebuild_class_trees(&mut self) -> Result<(), CrushBuildError> {
         let shadows: BTreeSet<i32> =
             self.class_buckets.values().flat_map(|shadows| shadows.values().copied()).collect();
@@ -52,7 +53,7 @@ impl CrushMap {
         Ok(())
     }
 
-    /// Whether a rule takes devices of a class only.
+    /// Whether a rule starts from a shadow of this class.
     fn is_class_in_rule(&self, class: i32) -> bool {
         let mut taken = self.rules.iter().flatten().flat_map(|rule| &rule.steps);
         taken.any(|step| {
@@ -60,7 +61,7 @@ impl CrushMap {
         })
     }
 
-    /// The rules that take devices of a class only.
+    /// The rules that start from a shadow of this class.
     pub fn rules_of_class(&self, class: &str) -> Vec<usize> {
         let Some(id) = self.class_by_name(class) else { return Vec::new() };
         let takes = |rule: &Rule| {
@@ -77,12 +78,12 @@ impl CrushMap {
         self.class_names.iter().find(|(_, name)| **name == *class).map(|(id, _)| *id)
     }
 
-    /// The class of a device, or that of a shadow.
+    /// The class of a device or of a shadow bucket.
     pub fn class_of(&self, item: i32) -> Option<String> {
         self.class_names.get(self.classes.get(&item)?).map(ToString::to_string)
     }
 
-    /// Makes a class without devices, if it is new; its number.
+    /// Creates a class without devices, unless it exists. Returns its number.
     pub fn add_class(&mut self, class: &str) -> i32 {
         self.class_by_name(class).unwrap_or_else(|| {
             let id = self.class_names.keys().next_back().map_or(0, |last| last + 1);
@@ -101,14 +102,14 @@ impl CrushMap {
         }
     }
 
-    /// The buckets that lie in no other, from the lowest id on.
+    /// The buckets that no other bucket contains, by ascending id.
     fn roots(&self) -> BTreeSet<i32> {
         let below: BTreeSet<i32> =
             self.buckets.iter().flatten().flat_map(|bucket| bucket.items.iter().copied()).collect();
         self.buckets.iter().flatten().map(|bucket| bucket.id).filter(|id| !below.contains(id)).collect()
     }
 
-    /// Makes the shadow of a bucket and of all below it. Returns its id and weight.
+    /// Creates the shadow of a bucket and of all buckets below it. Returns the shadow's id and weight.
     fn make_shadow(
         &mut self,
         id: i32,
@@ -144,7 +145,7 @@ impl CrushMap {
         Ok((shadow, weight))
     }
 
-    /// The first id that neither a bucket has nor a shadow had.
+    /// The first id that no bucket has and no previous shadow had.
     fn free_id(&self, taken: &BTreeSet<i32>) -> i32 {
         let mut id = -1;
         while self.bucket(id).is_some() || taken.contains(&id) {

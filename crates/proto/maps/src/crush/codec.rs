@@ -1,5 +1,5 @@
-//! The encoding of CRUSH maps (`CrushWrapper::encode` in `src/crush/CrushWrapper.cc`). It has no envelope:
-//! newer releases append, and older maps end early.
+//! The encoding of CRUSH maps (`CrushWrapper::encode` in `src/crush/CrushWrapper.cc`). It has no
+//! envelope: newer releases append fields, and older maps end early.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::{Features, Name};
 const MAGIC: u32 = 0x0001_0000;
 
 impl CrushMap {
-    /// Appends the map as a monitor with these features writes it.
+    /// Appends the map in the form that a monitor with these features writes.
     pub fn encode(&self, writer: Features, w: &mut Writer) {
         w.u32(MAGIC);
         w.count(self.buckets.len());
@@ -36,10 +36,10 @@ impl CrushMap {
         }
     }
 
-    /// Reads a map that fills `r`, and checks it.
+    /// Decodes a map that occupies all of `r`, and validates it.
     ///
     /// # Errors
-    /// Besides damage: a map whose parts do not fit together, see [`CrushMap::validate`].
+    /// Malformed bytes, or a map whose parts are inconsistent, see [`CrushMap::validate`].
     pub fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         let magic = r.u32()?;
         if magic != MAGIC {
@@ -60,7 +60,7 @@ impl CrushMap {
         Ok(map)
     }
 
-    /// Reads what releases have appended; older maps end between two parts.
+    /// Decodes the fields that releases have appended. An older map ends between two of them.
     fn decode_appended(&mut self, r: &mut Reader<'_>) -> Result<(), DecodeError> {
         let tunables = &mut self.tunables;
         if !r.is_empty() {
@@ -90,8 +90,9 @@ impl CrushMap {
         Ok(())
     }
 
-    /// Drops weight sets of what is no straw2 bucket and makes the others fit, as every Ceph daemon does on
-    /// reading: old monitors could leave them behind.
+    /// Removes weight sets of missing buckets and of buckets that are not straw2, and adjusts the
+    /// lengths of the others. Every Ceph daemon does this when it decodes a map, because old monitors
+    /// could leave stale weight sets.
     fn repair_choose_args(&mut self) {
         let buckets = &self.buckets;
         for args in self.choose_args.values_mut() {
@@ -106,8 +107,8 @@ impl CrushMap {
         }
     }
 
-    /// Sets `max_devices` by the devices that have a place or a name, as every Ceph daemon does on reading,
-    /// so that it is also what they write again.
+    /// Computes `max_devices` from the devices that have a position or a name. Every Ceph daemon does
+    /// this when it decodes a map, so the computed value is also what it encodes.
     fn count_devices(&mut self) {
         let items = self.buckets.iter().flatten().flat_map(|bucket| &bucket.items);
         let highest = items.chain(self.names.keys()).copied().max().unwrap_or(-1);
@@ -122,7 +123,8 @@ fn read_unless_end<T: Decode>(r: &mut Reader<'_>, value: &mut T) -> Result<(), D
     Ok(())
 }
 
-/// Reads an array of `count` places, each at least the word that says whether it is taken.
+/// Decodes a table of `count` entries. Each entry has at least the word that tells whether it is
+/// present.
 fn decode_places<T>(
     r: &mut Reader<'_>,
     count: u32,
@@ -209,7 +211,7 @@ fn encode_rule(number: usize, rule: Option<&Rule>, writer: Features, w: &mut Wri
     let Some(rule) = rule else { return };
     let sizes = if writer.has(features::SERVER_QUINCY) { (1, 100) } else { (rule.min_size, rule.max_size) };
     w.count(rule.steps.len());
-    w.u8(number.saturating_as::<u8>()); // was the "ruleset"; must be the rule's number
+    w.u8(number.saturating_as::<u8>()); // formerly the "ruleset"; must be the rule's number
     w.u8(rule.kind.0);
     w.u8(sizes.0);
     w.u8(sizes.1);
@@ -238,8 +240,8 @@ fn decode_rule(r: &mut Reader<'_>, number: usize) -> Result<Option<Rule>, Decode
     Ok(Some(Rule { kind, min_size, max_size, steps }))
 }
 
-/// Reads names by number. Some very old writers made the number 64 bits wide; its upper half then reads as an
-/// empty string's length, which no real name has.
+/// Decodes names by number. Some very old writers encoded the number in 64 bits; its upper half then
+/// appears as the length of an empty string, which no real name has.
 fn decode_names(r: &mut Reader<'_>) -> Result<BTreeMap<i32, Name>, DecodeError> {
     let n = r.count(8)?;
     let mut names = BTreeMap::new();
@@ -250,7 +252,7 @@ fn decode_names(r: &mut Reader<'_>) -> Result<BTreeMap<i32, Name>, DecodeError> 
             len => len,
         };
         let name = Name::from(r.raw(len as usize)?);
-        // An empty one could not be read back.
+        // An empty name could not be decoded again.
         if !name.is_empty() {
             names.insert(key, name);
         }

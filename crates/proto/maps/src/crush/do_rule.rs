@@ -1,4 +1,4 @@
-//! Runs a CRUSH rule.
+//! Executes a CRUSH rule.
 
 use az::SaturatingAs as _;
 
@@ -10,14 +10,15 @@ use super::walk::Walk;
 use super::{ChooseArgs, CrushMap, ITEM_UNDEF, Rule, Step, StepOp, Workspace};
 
 impl CrushMap {
-    /// Places input `x` by rule number `rule`: at most `result_max` devices, [`ITEM_NONE`](super::ITEM_NONE)
-    /// in the holes that erasure-coded rules leave.
+    /// Maps input `x` to at most `result_max` devices with rule number `rule`. A hole that an
+    /// erasure-coded rule leaves is [`ITEM_NONE`](super::ITEM_NONE).
     ///
-    /// `weights` says per device how much of its share it takes, from 0 (out) to 65536 (all). `args` are the
-    /// weight sets to use, see [`CrushMap::choose_args_for`]. A rule that does not exist places nothing.
+    /// `weights` gives, for each device, the fraction of its share that it accepts, from 0 (out) to
+    /// 65536 (all). `args` are the weight sets to use, see [`CrushMap::choose_args_for`]. A rule that
+    /// does not exist yields no devices.
     ///
-    /// Costs some 30 ns per item of each straw2 bucket on the way; allocates nothing once `workspace` has
-    /// grown.
+    /// Costs about 30 ns per item of each straw2 bucket on the path. Allocates nothing once `workspace`
+    /// has grown.
     pub fn do_rule<'w>(
         &self,
         rule: usize,
@@ -41,10 +42,10 @@ impl CrushMap {
     }
 }
 
-/// What a rule's `set_*` steps may change.
+/// The parameters that a rule's `set_*` steps change.
 struct Settings {
     choose_tries: u32,
-    /// 0: not set, and then it depends on the kind of step.
+    /// 0: not set; the default then depends on the kind of step.
     chooseleaf_tries: u32,
     local_retries: u32,
     local_fallback_retries: u32,
@@ -80,10 +81,11 @@ impl Settings {
     }
 }
 
-/// Runs a rule that is not of the multi-step-retry kind. `vectors` are three of length `result_max`.
+/// Executes a rule that is not a multi-step-retry rule. `vectors` holds at least three vectors of length
+/// `result_max`.
 fn run(mut walk: Walk<'_>, rule: &Rule, result_max: usize, vectors: &mut [Vec<i32>], result: &mut Vec<i32>) {
     let [from, to, leaves, ..] = vectors else { return };
-    let mut chosen = 0; // how many items of `from` the next step starts from
+    let mut chosen = 0; // number of items in `from` that the next step starts from
     let mut settings = Settings::of(walk.map);
     for step in &rule.steps {
         match step.op {
@@ -112,7 +114,8 @@ fn run(mut walk: Walk<'_>, rule: &Rule, result_max: usize, vectors: &mut [Vec<i3
     }
 }
 
-/// One choosing step: chooses below each of `from` into `to`. Returns how many there are then.
+/// Executes one choosing step: chooses items below each of `from` and writes them to `to`. Returns their
+/// number.
 fn choose(
     walk: &mut Walk<'_>,
     step: Step,
@@ -140,7 +143,7 @@ fn choose(
 
     let mut filled = 0;
     for &item in from {
-        // Holes and devices have nothing below them.
+        // Holes and devices have no items below them.
         let Some(bucket) = bucket_index(item).and_then(|_| walk.map.bucket(item)) else { continue };
         let out = &mut to[filled..];
         let leaves = wants_leaves.then_some(&mut leaves[filled..]);

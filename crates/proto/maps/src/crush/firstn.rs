@@ -5,15 +5,15 @@ use az::SaturatingAs as _;
 use super::Bucket;
 use super::walk::Walk;
 
-/// A choosing step whose failures leave no hole: used for replicated pools.
+/// A choosing step whose failures leave no holes; used for replicated pools.
 pub(super) struct Firstn {
-    /// Places to fill.
+    /// The number of positions to fill.
     pub(super) numrep: i32,
     /// The type of item to choose.
     pub(super) kind: i32,
-    /// Descents from the top, for each place.
+    /// Maximum number of descents from the top for each position.
     pub(super) tries: u32,
-    /// Descents below a chosen bucket for its leaf.
+    /// Maximum number of descents below a chosen bucket to find its leaf.
     pub(super) leaf_tries: u32,
     pub(super) local_retries: u32,
     pub(super) local_fallback_retries: u32,
@@ -21,7 +21,7 @@ pub(super) struct Firstn {
     pub(super) stable: bool,
 }
 
-/// Where results go: behind the `pos` items that are there already, up to `room` more.
+/// The destination of results: up to `room` more items, after the `pos` items that are already there.
 struct Output<'a> {
     items: &'a mut [i32],
     pos: usize,
@@ -29,8 +29,8 @@ struct Output<'a> {
 }
 
 impl Firstn {
-    /// Chooses below `top` into `out`, and one device below each into `leaves` if there is such a vector.
-    /// Returns how many.
+    /// Chooses items below `top` into `out`, and, if `leaves` is given, one device below each into
+    /// `leaves`. Returns the number of items.
     pub(super) fn choose(
         &self,
         walk: &mut Walk<'_>,
@@ -42,7 +42,7 @@ impl Firstn {
         self.fill(walk, top, Output { items: out, pos: 0, room }, leaves, 0)
     }
 
-    /// Returns the position behind the last result.
+    /// Returns the position after the last result.
     fn fill(
         &self,
         walk: &mut Walk<'_>,
@@ -64,7 +64,7 @@ impl Firstn {
         out.pos
     }
 
-    /// One place: descends from `top` again and again until an item fits. `None` gives the place up.
+    /// Fills one position: descends from `top` until an item fits. Returns `None` when it gives up.
     fn place(
         &self,
         walk: &mut Walk<'_>,
@@ -111,7 +111,7 @@ impl Firstn {
         }
     }
 
-    /// Draws; after many local failures, from a permutation that reaches every item.
+    /// Draws an item. After many local failures it uses a permutation instead, which reaches every item.
     fn pick(
         &self,
         walk: &mut Walk<'_>,
@@ -129,7 +129,7 @@ impl Firstn {
         }
     }
 
-    /// Finds the device below a chosen bucket; a chosen device is its own leaf.
+    /// Finds a device below a chosen bucket. A chosen device is its own leaf.
     fn reach_leaf(
         &self,
         walk: &mut Walk<'_>,

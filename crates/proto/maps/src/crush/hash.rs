@@ -1,13 +1,13 @@
-//! CRUSH's hash of one to five 32-bit values (`src/crush/hash.c`, "rjenkins1").
+//! The CRUSH hash of one to five 32-bit values (`src/crush/hash.c`, "rjenkins1").
 
 use crate::mix::mix;
 
 const SEED: u32 = 1_315_423_911;
-/// Fillers that the mixing rounds start with and carry along.
+/// The initial values of two additional words that the mixing rounds update.
 const X: u32 = 231_232;
 const Y: u32 = 1_232;
 
-/// The hash of one value.
+/// Returns the hash of one value.
 pub fn hash32_1(a: u32) -> u32 {
     let (mut b, mut x, mut y, mut a, mut h) = (a, X, Y, a, SEED ^ a);
     mix(&mut b, &mut x, &mut h);
@@ -15,7 +15,7 @@ pub fn hash32_1(a: u32) -> u32 {
     h
 }
 
-/// The hash of two values.
+/// Returns the hash of two values.
 #[inline]
 pub fn hash32_2(mut a: u32, mut b: u32) -> u32 {
     let (mut x, mut y, mut h) = (X, Y, SEED ^ a ^ b);
@@ -25,7 +25,7 @@ pub fn hash32_2(mut a: u32, mut b: u32) -> u32 {
     h
 }
 
-/// The hash of three values.
+/// Returns the hash of three values.
 #[inline]
 pub fn hash32_3(mut a: u32, mut b: u32, mut c: u32) -> u32 {
     let (mut x, mut y, mut h) = (X, Y, SEED ^ a ^ b ^ c);
@@ -37,8 +37,8 @@ pub fn hash32_3(mut a: u32, mut b: u32, mut c: u32) -> u32 {
     h
 }
 
-/// The hashes of `a`, each of `b`, and `c`: [`hash32_3`] on several values at once, which processors do in
-/// parallel.
+/// Returns the hashes of `a`, each of `b`, and `c`: [`hash32_3`] on `N` values at once, which the processor
+/// computes in parallel.
 #[inline]
 pub(super) fn hash32_3_each<const N: usize>(a: u32, b: &[u32; N], c: u32) -> [u32; N] {
     let mut h = b.map(|b| SEED ^ a ^ b ^ c);
@@ -58,7 +58,7 @@ fn mix_each<const N: usize>(a: &mut [u32; N], b: &mut [u32; N], c: &mut [u32; N]
     }
 }
 
-/// The hash of four values.
+/// Returns the hash of four values.
 #[inline]
 pub fn hash32_4(mut a: u32, mut b: u32, mut c: u32, mut d: u32) -> u32 {
     let (mut x, mut y, mut h) = (X, Y, SEED ^ a ^ b ^ c ^ d);
@@ -71,7 +71,7 @@ pub fn hash32_4(mut a: u32, mut b: u32, mut c: u32, mut d: u32) -> u32 {
     h
 }
 
-/// The hash of five values.
+/// Returns the hash of five values.
 pub fn hash32_5(mut a: u32, mut b: u32, mut c: u32, mut d: u32, mut e: u32) -> u32 {
     let (mut x, mut y, mut h) = (X, Y, SEED ^ a ^ b ^ c ^ d ^ e);
     mix(&mut a, &mut b, &mut h);

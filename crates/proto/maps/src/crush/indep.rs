@@ -5,31 +5,31 @@ use az::SaturatingAs as _;
 use super::walk::Walk;
 use super::{Bucket, BucketAlg, ITEM_NONE, ITEM_UNDEF};
 
-/// A choosing step whose failures leave holes, so that every item keeps its position: used for erasure-coded
-/// pools.
+/// A choosing step whose failures leave holes, so that every item keeps its position; used for
+/// erasure-coded pools.
 pub(super) struct Indep {
-    /// Places of the whole step, also of those beyond what is asked for.
+    /// The number of positions of the whole step, including positions that the caller does not request.
     pub(super) numrep: i32,
     /// The type of item to choose.
     pub(super) kind: i32,
-    /// Rounds over the places that are still empty.
+    /// Maximum number of rounds over the empty positions.
     pub(super) tries: u32,
-    /// Rounds below a chosen bucket for its leaf.
+    /// Maximum number of rounds below a chosen bucket to find its leaf.
     pub(super) leaf_tries: u32,
 }
 
-/// What one descent for one place came to.
+/// The result of one descent for one position.
 enum Descent {
     Found(i32),
-    /// Try again in the next round.
+    /// The position is retried in the next round.
     Failed,
-    /// The map is broken on this way; the place stays empty.
+    /// The map is inconsistent on this path; the position stays empty.
     Dead,
 }
 
 impl Indep {
-    /// Chooses below `top` into all of `out`, and one device below each into `leaves` if there is such a
-    /// vector.
+    /// Chooses items below `top` for all positions of `out`, and, if `leaves` is given, one device below
+    /// each into `leaves`.
     pub(super) fn choose(
         &self,
         walk: &mut Walk<'_>,
@@ -126,11 +126,11 @@ impl Indep {
         }
     }
 
-    /// The draw's number. It depends on the place, also in the descent to a leaf, so that two places that get
-    /// the same bucket tend to get different items in it.
+    /// Returns the number of the draw. It depends on the position, also in the descent to a leaf, so
+    /// that two positions with the same bucket tend to get different items below it.
     fn r_for(&self, bucket: &Bucket, at: &Place) -> i32 {
-        // In a permutation whose length the number of places divides, a step of one more visits other items
-        // each round.
+        // If the number of positions divides the length of the permutation, the stride is one larger, so
+        // that each round visits other items.
         let divides = matches!(bucket.alg, BucketAlg::Uniform { .. })
             && bucket.items.len().is_multiple_of(self.numrep.saturating_as::<usize>());
         let stride = if divides { self.numrep.wrapping_add(1) } else { self.numrep };
@@ -140,7 +140,7 @@ impl Indep {
             .wrapping_add(stride.wrapping_mul(at.round.cast_signed()))
     }
 
-    /// Finds the device below a chosen bucket; a chosen device is its own leaf.
+    /// Finds a device below a chosen bucket. A chosen device is its own leaf.
     fn reach_leaf(&self, walk: &mut Walk<'_>, item: i32, leaves: &mut [i32], place: usize, r: i32) -> bool {
         if item >= 0 {
             leaves[place] = item;
@@ -155,7 +155,7 @@ impl Indep {
 
 struct Place {
     place: usize,
-    /// The first place of this filling.
+    /// The first position that this call fills.
     from: usize,
     round: u32,
     parent_r: i32,

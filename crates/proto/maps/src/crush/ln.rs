@@ -1,13 +1,13 @@
-//! The fixed-point logarithm that straw2 draws with.
+//! The fixed-point logarithm of straw2's draws.
 //!
-//! Facts from Ceph's `src/crush/mapper.c` (`crush_ln`) and `src/crush/crush_ln_table.h`. Two of the three
-//! tables follow their documented formula and are computed here, at compile time; the third does not, so its
-//! values are stored.
+//! Sources: Ceph's `src/crush/mapper.c` (`crush_ln`) and `src/crush/crush_ln_table.h`. Two of the three
+//! tables follow their documented formulas and are computed here at compile time. The third does not
+//! follow its formula, so its values are stored.
 
-/// 2⁴⁴ · log2(u + 1), for the 16-bit draw `u`: rises from 0 to just below 2⁴⁸.
+/// Returns 2⁴⁴ · log2(u + 1) for the 16-bit draw `u`: the result rises from 0 to just below 2⁴⁸.
 pub(super) fn crush_ln(u: u16) -> u64 {
     let mut x = u32::from(u) + 1;
-    // Normalise to 2¹⁵ ≤ x ≤ 2¹⁶; the exponent counts what was shifted out.
+    // Normalises to 2¹⁵ ≤ x ≤ 2¹⁶; the exponent accounts for the shift.
     let shift = if x & 0x1_8000 == 0 { x.leading_zeros() - 16 } else { 0 };
     x <<= shift;
     let exponent = u64::from(15 - shift);
@@ -28,7 +28,8 @@ static RECIPROCAL: [u64; 129] = {
     table
 };
 
-/// 2⁴⁸ · log2(1 + k/128), rounded down; the last is a little less, so that the sum stays below 2⁴⁸.
+/// 2⁴⁸ · log2(1 + k/128), rounded down. The last entry is slightly smaller, so that the sum stays below
+/// 2⁴⁸.
 static LOG_COARSE: [u64; 129] = {
     let mut table = [0; 129];
     let mut k = 0;
@@ -40,7 +41,8 @@ static LOG_COARSE: [u64; 129] = {
     table
 };
 
-/// The fraction's bits one by one: squaring doubles the logarithm, and a carry out of [1, 2) is the next bit.
+/// Computes the bits of the fraction one by one: squaring doubles the logarithm, and a carry out of [1,
+/// 2) is the next bit.
 const fn log2_q48(k: u128) -> u64 {
     let mut mantissa = ((128 + k) << 63) / 128;
     let mut log = 0;
@@ -57,11 +59,11 @@ const fn log2_q48(k: u128) -> u64 {
     log
 }
 
-/// Roughly 2⁴⁸ · log2(1 + k/2¹⁵).
+/// Approximately 2⁴⁸ · log2(1 + k/2¹⁵).
 #[rustfmt::skip]
 static LOG_FINE: [u64; 256] = [
-    // The values are Ceph's own; they do not follow their formula exactly, and placements depend on every
-    // one.
+    // These are Ceph's own values. They do not follow the formula exactly, and placements depend on
+    // every one of them.
     0x00000000000, 0x002e2a60a00, 0x0070cb64ec5, 0x009ef50ce67, 0x00cd1e588fd, 0x00fb4747e9c,
     0x01296fdaf5e, 0x01579811b58, 0x0185bfec2a1, 0x01b3e76a552, 0x01e20e8c380, 0x02103551d43,
     0x023e5bbb2b2, 0x026c81c83e4, 0x029aa7790f0, 0x02c8cccd9ed, 0x02f6f1c5ef2, 0x03251662017,
@@ -119,7 +121,8 @@ mod tests {
         assert!(crush_ln(u16::MAX) < 1 << 48);
     }
 
-    /// Sampled values of Ceph's first table, which the differential tests use in full.
+    /// Goal: the computed tables equal Ceph's first table. Method: sampled values; the differential
+    /// tests use the whole table.
     #[test]
     fn computed_tables_match_the_published_values() {
         assert_eq!((RECIPROCAL[1], LOG_COARSE[1]), (0xfe03_f80f_e040, 0x02df_ca16_dde1));

@@ -5,40 +5,42 @@ use std::collections::BTreeMap;
 use super::{Bucket, ChooseArg, Rule};
 use crate::Name;
 
-/// Stands for "no item" in a placement (`CRUSH_ITEM_NONE`): a shard that could not be placed.
+/// The value for "no item" in a placement (`CRUSH_ITEM_NONE`): a shard that could not be placed.
 pub const ITEM_NONE: i32 = 0x7fff_ffff;
-/// Stands for "not decided yet" while a placement is computed (`CRUSH_ITEM_UNDEF`).
+/// The value for "not decided yet" during a placement (`CRUSH_ITEM_UNDEF`).
 pub const ITEM_UNDEF: i32 = 0x7fff_fffe;
-/// The key of the weight sets that hold for pools without their own (`DEFAULT_CHOOSE_ARGS`).
+/// The key of the weight sets for pools without their own (`DEFAULT_CHOOSE_ARGS`).
 pub const DEFAULT_CHOOSE_ARGS: i64 = -1;
 
 /// A CRUSH map.
 ///
-/// Devices have ids from 0, buckets negative ones: bucket `b` is `buckets[-1 - b]`.
+/// Device ids start at 0; bucket ids are negative: bucket `b` is `buckets[-1 - b]`.
 ///
-/// The fields are open because a map is data. [`CrushMap::validate`] says whether they fit together; decoding
-/// checks it, and a placement with an invalid map comes out incomplete but does no harm.
+/// The fields are public because a map is data. [`CrushMap::validate`] checks their consistency.
+/// Decoding includes that check. A placement with an invalid map is incomplete but does no harm.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CrushMap {
-    /// Buckets by index `-1 - id`; places may be empty. Ceph keeps the length a power of two, 8 or more.
+    /// Buckets by index `-1 - id`; entries may be empty. Ceph keeps the length a power of two, at least
+    /// 8.
     pub buckets: Vec<Option<Bucket>>,
-    /// Rules by number; places may be empty.
+    /// Rules by number; entries may be empty.
     pub rules: Vec<Option<Rule>>,
     /// One more than the highest device id.
     pub max_devices: i32,
-    /// The levels of the hierarchy: 0 is a device, the higher the number the wider.
+    /// The types of the hierarchy: 0 is a device; a higher number is a wider type.
     pub type_names: BTreeMap<i32, Name>,
     /// Names of buckets and devices.
     pub names: BTreeMap<i32, Name>,
     /// Names of rules.
     pub rule_names: BTreeMap<i32, Name>,
-    /// How hard to try.
+    /// Limits on retries.
     pub tunables: Tunables,
-    /// The class of each device that has one (and of each shadow bucket): a key of `class_names`.
+    /// The class of each device that has one, and of each shadow bucket: a key of `class_names`.
     pub classes: BTreeMap<i32, i32>,
-    /// Device classes' names.
+    /// Names of device classes.
     pub class_names: BTreeMap<i32, Name>,
-    /// The shadow of a bucket for a class: the copy of its tree that holds only that class' devices.
+    /// The shadow of each bucket for each class: a copy of the bucket's tree with only the devices of
+    /// that class.
     pub class_buckets: BTreeMap<i32, BTreeMap<i32, i32>>,
     /// Weight sets by pool number, or by [`DEFAULT_CHOOSE_ARGS`].
     pub choose_args: BTreeMap<i64, ChooseArgs>,
@@ -71,13 +73,13 @@ impl CrushMap {
         key_of(&self.type_names, name)
     }
 
-    /// The weight sets that hold for a pool: its own, or the default ones.
+    /// Returns the weight sets of a pool: its own, or the default ones.
     pub fn choose_args_for(&self, pool: i64) -> Option<&ChooseArgs> {
         self.choose_args.get(&pool).or_else(|| self.choose_args.get(&DEFAULT_CHOOSE_ARGS))
     }
 }
 
-/// The place of bucket `id` in [`CrushMap::buckets`]; `None` for a device.
+/// The index of bucket `id` in [`CrushMap::buckets`]; `None` for a device.
 #[inline]
 pub(super) fn bucket_index(id: i32) -> Option<usize> {
     usize::try_from(-1 - i64::from(id)).ok()
@@ -87,33 +89,35 @@ fn key_of(names: &BTreeMap<i32, Name>, name: &str) -> Option<i32> {
     names.iter().find(|(_, n)| **n == *name).map(|(id, _)| *id)
 }
 
-/// How a placement retries. The names are Ceph's.
+/// Parameters of retries in a placement. The names are Ceph's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tunables {
     /// Retries in the same bucket after a collision.
     pub choose_local_tries: u32,
-    /// Further retries there, with a permutation of the bucket.
+    /// Further retries in the same bucket, with a permutation of its items.
     pub choose_local_fallback_tries: u32,
-    /// Retries from the top; one less than the tries.
+    /// Retries from the top: the number of tries minus one.
     pub choose_total_tries: u32,
-    /// Whether a chooseleaf step tries only once below a chosen bucket (nonzero), and starts over above it.
+    /// If nonzero, a chooseleaf step tries only once below a chosen bucket, and then starts again above
+    /// it.
     pub chooseleaf_descend_once: u32,
-    /// Whether and how slowly (right shift by one less) the try's number varies the leaf.
+    /// If nonzero, the number of the try, shifted right by one less than this value, varies the choice
+    /// of the leaf.
     pub chooseleaf_vary_r: u8,
-    /// Version of the computation of straw lengths; says nothing about placement.
+    /// The version of the computation of straw lengths; has no effect on placement.
     pub straw_calc_version: u8,
-    /// A bit per bucket algorithm that tools may use.
+    /// The bucket algorithms that tools may use, one bit each.
     pub allowed_bucket_algs: u32,
-    /// Whether a leaf's place does not depend on the places before it.
+    /// If nonzero, the leaf at a position does not depend on the positions before it.
     pub chooseleaf_stable: u8,
-    /// Multi-step-retry rules: descents from the top.
+    /// Multi-step-retry rules: maximum number of descents from the top.
     pub msr_descents: u32,
-    /// Multi-step-retry rules: retries after a collision.
+    /// Multi-step-retry rules: maximum number of retries after a collision.
     pub msr_collision_tries: u32,
 }
 
 impl Tunables {
-    /// The profile `legacy` (argonaut): what a map without tunables means.
+    /// The profile `legacy` (argonaut): the values for a map without tunables.
     pub const LEGACY: Self = Self {
         choose_local_tries: 2,
         choose_local_fallback_tries: 5,
@@ -139,7 +143,7 @@ impl Tunables {
     /// The profile `hammer`.
     pub const HAMMER: Self =
         Self { allowed_bucket_algs: Self::LEGACY.allowed_bucket_algs | 1 << 5, ..Self::FIREFLY };
-    /// The profile `jewel`, which is still the newest; with it maps get straw version 1.
+    /// The profile `jewel`, still the newest. Its maps use straw version 1.
     pub const JEWEL: Self = Self { chooseleaf_stable: 1, straw_calc_version: 1, ..Self::HAMMER };
 }
 

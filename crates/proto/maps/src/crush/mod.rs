@@ -1,15 +1,15 @@
-//! CRUSH: where the data of a placement group goes, computed from a description of the cluster.
+//! CRUSH: computes the location of a placement group's data from a description of the cluster.
 //!
-//! [`CrushMap`] is the description: a forest of [`Bucket`]s with devices as leaves, and [`Rule`]s that say
-//! how to walk it. [`CrushMap::do_rule`] walks it: a pure function of the map, a rule, a 32-bit input and the
-//! devices' weights, the same on every client and server of a cluster, or data is not found. Every bucket
-//! algorithm, every rule step, the tunables of all releases, `choose_args`, and the multi-step-retry rules of
-//! release 19 are here.
+//! [`CrushMap`] is the description: a forest of [`Bucket`]s with devices as leaves, and [`Rule`]s that
+//! define how to walk it. [`CrushMap::do_rule`] walks it. It is a pure function of the map, a rule, a
+//! 32-bit input and the devices' weights. Every client and server of a cluster must compute the same
+//! result, otherwise data is not found. This module implements every bucket algorithm, every rule step,
+//! the tunables of all releases, `choose_args`, and the multi-step-retry rules of release 19.
 //!
-//! The facts come from `src/crush/` of Ceph and from what `crushtool` answers; a test compares with
-//! `crushtool` on thousands of random maps. What a hostile map could make Ceph do (follow a bucket that does
-//! not exist, walk a cycle, retry for ever) ends here with an unfilled place: a placement may only cost so
-//! much.
+//! Sources are Ceph's `src/crush/` and the output of `crushtool`; a test compares with `crushtool` on
+//! thousands of random maps. A hostile map can make Ceph follow a bucket that does not exist, walk a
+//! cycle, or retry forever. Here such a placement ends with an unfilled position, because the work of
+//! one placement is bounded.
 
 mod bucket;
 mod build;

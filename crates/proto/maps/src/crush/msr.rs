@@ -1,27 +1,29 @@
-//! Multi-step-retry rules (release 19): all steps between a take and an emit are retried together, so that a
-//! step that fails can move the choice of the steps before it.
+//! Multi-step-retry rules (release 19): all steps between a take and an emit are retried together, so
+//! that a failed step can change the choices of the steps before it.
 //!
-//! The places of a block are divided into as many strides as its first step chooses items, each stride again
-//! by the next step. Items of different strides must differ; one stride may use more than one item, when the
-//! first had an unusable device. For every step and place is remembered what is used.
+//! The first step of a block divides the block's positions into as many strides as it chooses items; the
+//! next step divides each stride again. Different strides must use different items. One stride may use
+//! more than one item, if the first has an unusable device. The items in use are recorded for every step
+//! and position.
 
 use az::SaturatingAs as _;
 
 use super::walk::Walk;
 use super::{Bucket, ITEM_NONE, ITEM_UNDEF, Rule, RuleKind, Step, StepOp};
 
-/// Choosing steps in a block. Real rules have one per level of the hierarchy; more would only deepen the
-/// recursion.
+/// Maximum number of choosing steps in a block. Real rules have one for each level of the hierarchy;
+/// more would only deepen the recursion.
 const STEPS_MAX: usize = 64;
 
-/// How many vectors of the result's size [`run`] needs: one for each choosing step of the longest block.
+/// The number of vectors of the result's size that [`run`] needs: one for each choosing step of the
+/// longest block.
 pub(super) fn vectors_needed(rule: &Rule) -> usize {
     let longest =
         rule.steps.chunk_by(|a, b| a.op == StepOp::CHOOSE_MSR && b.op == StepOp::CHOOSE_MSR).map(<[_]>::len);
     longest.max().unwrap_or(0).min(STEPS_MAX)
 }
 
-/// Runs a rule; a malformed one places nothing.
+/// Executes a rule. A malformed rule yields no devices.
 pub(super) fn run(
     mut walk: Walk<'_>,
     rule: &Rule,
@@ -44,14 +46,14 @@ pub(super) fn run(
     }
 }
 
-/// How often to try.
+/// Limits on retries.
 struct Limits {
     descents: u32,
     collision_tries: u32,
 }
 
 impl Limits {
-    /// Applies the settings at the rule's start and returns the steps behind them.
+    /// Applies the settings at the start of the rule, and returns the remaining steps.
     fn configure<'a>(&mut self, steps: &'a [Step]) -> &'a [Step] {
         let mut rest = steps;
         while let Some((step, tail)) = rest.split_first() {
@@ -66,7 +68,7 @@ impl Limits {
     }
 }
 
-/// Where results go: one behind the other, or each into its position.
+/// The destination of results: consecutive entries, or each item at its position.
 struct Output<'a> {
     in_order: bool,
     items: &'a mut Vec<i32>,
@@ -83,7 +85,7 @@ impl Output<'_> {
     }
 }
 
-/// `None`: the rule is malformed.
+/// Executes the rule's blocks. Returns `None` if the rule is malformed.
 fn run_blocks(
     walk: &mut Walk<'_>,
     limits: &Limits,
@@ -120,8 +122,8 @@ fn run_blocks(
     steps.is_empty().then_some(())
 }
 
-/// Into how many strides a step divides its places. `None` for a negative number, which no compiler of rules
-/// makes.
+/// The number of strides into which a step divides its positions. `None` for a negative number, which no
+/// rule compiler generates.
 fn fan_out(step: &Step, result_max: usize) -> Option<u32> {
     match step.arg1 {
         0 => u32::try_from(result_max).ok(),
@@ -131,13 +133,13 @@ fn fan_out(step: &Step, result_max: usize) -> Option<u32> {
 
 type Places = std::ops::Range<usize>;
 
-/// A take, its choosing steps and the emit, while they run.
+/// A block in execution: a take, its choosing steps and the emit.
 struct Block<'b, 'w, 'o> {
     walk: &'b mut Walk<'w>,
     limits: &'b Limits,
     result_max: usize,
     out: &'b mut Output<'o>,
-    /// The number of this descent from the top.
+    /// The number of the current descent from the top.
     descent: u32,
 }
 
@@ -160,8 +162,8 @@ impl Block<'_, '_, '_> {
         }
     }
 
-    /// Fills what is still empty in `places`, which stand for `descendants` items below `bucket`. Returns how
-    /// many.
+    /// Fills the empty positions of `places`, which represent `descendants` items below `bucket`.
+    /// Returns the number of positions filled.
     fn choose(
         &mut self,
         bucket: &Bucket,
@@ -177,8 +179,9 @@ impl Block<'_, '_, '_> {
         };
         let stride_len = (descendants / strides).max(1);
         let mut mapped = 0;
-        // What a stride tried in vain is forgotten only at the end: until then it still collides, which keeps
-        // small the changes that one unusable device makes to the other strides.
+        // The items that a stride tried in vain are released only at the end. Until then other strides
+        // collide with them, which limits the changes that one unusable device causes in the other
+        // strides.
         let mut undo = Vec::new();
         for (index, first) in places.clone().step_by(stride_len as usize).enumerate() {
             let stride = first..places.end.min(first.saturating_add(stride_len as usize));
@@ -212,7 +215,7 @@ impl Block<'_, '_, '_> {
         mapped
     }
 
-    /// Draws until the item is not one that another stride uses. `None` if it always is.
+    /// Draws until the item is not in use by another stride. Returns `None` if every try collides.
     fn draw(
         &mut self,
         bucket: &Bucket,
@@ -232,7 +235,7 @@ impl Block<'_, '_, '_> {
         None
     }
 
-    /// Draws down to a device or to a bucket of type `kind`.
+    /// Descends to a device or to a bucket of type `kind`.
     fn descend(&mut self, top: &Bucket, kind: i32, index: usize, collision: u32) -> Option<i32> {
         let map = self.walk.map;
         let total = self
@@ -254,7 +257,7 @@ impl Block<'_, '_, '_> {
     }
 }
 
-/// Remembers that a stride uses `item`. Returns whether that is new.
+/// Records that a stride uses `item`. Returns `true` if it was not recorded before.
 fn push(stride: &mut [i32], item: i32) -> bool {
     for used in stride {
         if *used == item {
@@ -268,7 +271,7 @@ fn push(stride: &mut [i32], item: i32) -> bool {
     false
 }
 
-/// Forgets the last item that a stride remembers.
+/// Removes the last recorded item of a stride.
 fn pop(stride: &mut [i32]) {
     if let Some(last) = stride.iter_mut().rev().find(|used| **used != ITEM_UNDEF) {
         *last = ITEM_UNDEF;

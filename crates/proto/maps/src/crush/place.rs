@@ -1,26 +1,28 @@
-//! Where items lie: changes of the hierarchy, as a stock monitor makes them (`CrushWrapper::insert_item` and
-//! its kin).
+//! Positions of items in the hierarchy, with the changes that a stock monitor makes
+//! (`CrushWrapper::insert_item` and related functions).
 
 use std::collections::BTreeMap;
 
 use super::{Bucket, BucketAlg, CrushBuildError, CrushMap};
 
-/// Buckets by the names of their types: `{"host": "h", "root": "default"}`.
+/// Bucket names by the name of their type: `{"host": "h", "root": "default"}`.
 pub type Location = BTreeMap<String, String>;
 
 impl CrushMap {
-    /// Whether an item lies in the nearest bucket that a location names; then with which weight.
+    /// Returns the item's weight in the nearest bucket that the location names, or `None` if the item is
+    /// not in that bucket.
     pub fn weight_at(&self, item: i32, at: &Location) -> Option<u32> {
         let nearest = self.named_types(at).next()?.1;
         let bucket = self.bucket(self.item_by_name(nearest)?)?;
         bucket.item_weight(bucket.items.iter().position(|other| *other == item)?)
     }
 
-    /// Puts an item into the nearest bucket that a location names. Buckets that do not exist are made, and
-    /// put into the next one.
+    /// Adds an item to the nearest bucket that a location names. Missing buckets are created and added
+    /// to the next bucket of the location.
     ///
     /// # Errors
-    /// The location names no bucket, or one of another type or below the item, or the item is there already.
+    /// The location names no bucket, a bucket of another type or one below the item, or the bucket
+    /// already contains the item.
     pub fn insert_at(&mut self, item: i32, weight: u32, at: &Location) -> Result<(), CrushBuildError> {
         let path: Vec<(i32, String)> =
             self.named_types(at).map(|(kind, name)| (kind, name.to_owned())).collect();
@@ -44,24 +46,25 @@ impl CrushMap {
         if path.is_empty() { Err(CrushBuildError::BadItem(item)) } else { Ok(()) }
     }
 
-    /// The types that a location names, from the nearest up, with the names.
+    /// The types in a location and the names given for them, from the nearest type up.
     fn named_types<'a>(&'a self, at: &'a Location) -> impl Iterator<Item = (i32, &'a str)> {
         let types = self.type_names.iter().filter(|(kind, _)| **kind > 0);
         types.filter_map(|(kind, name)| Some((*kind, at.get(&name.to_string())?.as_str())))
     }
 
-    /// The buckets that an item lies in, shadows left out.
+    /// The buckets that contain an item, without shadows.
     pub fn holders(&self, item: i32) -> Vec<i32> {
         let buckets = self.buckets.iter().flatten().filter(|bucket| bucket.items.contains(&item));
         buckets.map(|bucket| bucket.id).filter(|id| !self.is_shadow(*id)).collect()
     }
 
-    /// Whether a bucket is a shadow of another one, with the devices of one class only.
+    /// Whether a bucket is the shadow of another bucket for one device class.
     pub fn is_shadow(&self, bucket: i32) -> bool {
         bucket < 0 && self.classes.contains_key(&bucket)
     }
 
-    /// Takes an item out of all buckets, or of those below (or equal to) one; whether it was in any.
+    /// Removes an item from all buckets, or only from `below` and the buckets below it. Returns whether
+    /// any bucket contained it.
     pub fn unlink(&mut self, item: i32, below: Option<i32>) -> Result<bool, CrushBuildError> {
         let under = |holder: &i32| below.is_none_or(|top| *holder == top || self.contains(top, *holder));
         let holders: Vec<i32> = self.holders(item).into_iter().filter(under).collect();
@@ -69,7 +72,7 @@ impl CrushMap {
         Ok(!holders.is_empty())
     }
 
-    /// Whether an item lies somewhere below a bucket.
+    /// Whether an item is anywhere below a bucket.
     pub fn contains(&self, bucket: i32, item: i32) -> bool {
         let mut open = vec![bucket];
         let mut seen = Vec::new();
@@ -84,7 +87,7 @@ impl CrushMap {
         false
     }
 
-    /// Forgets an item that lies nowhere.
+    /// Deletes an item that no bucket contains.
     pub fn forget_item(&mut self, item: i32) {
         self.names.remove(&item);
         self.classes.remove(&item);
@@ -93,7 +96,7 @@ impl CrushMap {
         }
     }
 
-    /// Whether a rule begins at an item, or at a shadow of it.
+    /// Whether a rule starts at an item or at a shadow of it.
     pub fn is_taken_by_rule(&self, item: i32) -> bool {
         let shadows = self.class_buckets.get(&item);
         let is = |taken: i32| taken == item || shadows.is_some_and(|of| of.values().any(|id| *id == taken));
@@ -104,7 +107,7 @@ impl CrushMap {
             .any(|step| step.op == super::StepOp::TAKE && is(step.arg1))
     }
 
-    /// Exchanges what is in two buckets, and their names.
+    /// Exchanges the contents and the names of two buckets.
     pub fn swap_buckets(&mut self, one: i32, other: i32) -> Result<(), CrushBuildError> {
         let contents = |map: &Self, id: i32| -> Result<Vec<(i32, u32)>, CrushBuildError> {
             let bucket = map.bucket(id).ok_or(CrushBuildError::NoSuchBucket(id))?;
@@ -122,7 +125,7 @@ impl CrushMap {
         Ok(())
     }
 
-    /// Has each bucket weigh what is in it.
+    /// Recomputes the weight of each bucket from its items.
     pub fn reweight_all(&mut self) -> Result<(), CrushBuildError> {
         let devices: Vec<(i32, u32, i32)> = self
             .buckets
@@ -136,7 +139,7 @@ impl CrushMap {
         devices.into_iter().try_for_each(|(item, weight, bucket)| self.set_item_weight(item, weight, bucket))
     }
 
-    /// Gives all devices below a bucket a weight.
+    /// Sets the weight of all devices below a bucket.
     pub fn reweight_below(&mut self, bucket: i32, weight: u32) -> Result<(), CrushBuildError> {
         let items = self.bucket(bucket).ok_or(CrushBuildError::NoSuchBucket(bucket))?.items.clone();
         items.into_iter().try_for_each(|item| match item >= 0 {
@@ -145,7 +148,7 @@ impl CrushMap {
         })
     }
 
-    /// Makes straw2 buckets of all straw buckets; whether there were any.
+    /// Converts all straw buckets to straw2. Returns whether there were any.
     pub fn straw_to_straw2(&mut self) -> bool {
         let mut any = false;
         for bucket in self.buckets.iter_mut().flatten() {

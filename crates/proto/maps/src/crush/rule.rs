@@ -1,6 +1,7 @@
 //! CRUSH rules and their steps.
 
-/// What a rule is for, which for the multi-step-retry kinds also decides how it runs (`CRUSH_RULE_TYPE_*`).
+/// The purpose of a rule (`CRUSH_RULE_TYPE_*`). For the multi-step-retry kinds it also determines how
+/// the rule executes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RuleKind(pub u8);
 
@@ -9,9 +10,9 @@ impl RuleKind {
     pub const REPLICATED: Self = Self(1);
     /// For erasure-coded pools.
     pub const ERASURE: Self = Self(3);
-    /// Multi-step retry, results in the order found.
+    /// Multi-step retry; results are consecutive.
     pub const MSR_FIRSTN: Self = Self(4);
-    /// Multi-step retry, results in their positions.
+    /// Multi-step retry; each result keeps its position.
     pub const MSR_INDEP: Self = Self(5);
 
     /// Whether rules of this kind retry all their steps together.
@@ -23,49 +24,51 @@ impl RuleKind {
 /// A placement rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
-    /// What it is for.
+    /// The rule's purpose.
     pub kind: RuleKind,
-    /// Smallest pool size it is meant for; ignored since release 17, where it is always 1.
+    /// The smallest pool size that the rule supports. Ignored since release 17, where it is always 1.
     pub min_size: u8,
-    /// Largest pool size it is meant for; ignored since release 17, where it is always 100.
+    /// The largest pool size that the rule supports. Ignored since release 17, where it is always 100.
     pub max_size: u8,
-    /// What to do, in order.
+    /// The steps, in order.
     pub steps: Vec<Step>,
 }
 
-/// One step of a rule. Arguments that an operation does not use are kept, so that a map encodes as it was.
+/// One step of a rule. Unused arguments are kept, so that a decoded map encodes to the same bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Step {
-    /// What to do.
+    /// The operation.
     pub op: StepOp,
-    /// An item, a count or a setting. A count of 0 means the pool's size, a negative one that many fewer.
+    /// An item, a count or a setting. A count of 0 means the pool's size; −n means n fewer than the pool's
+    /// size.
     pub arg1: i32,
-    /// In choosing steps, the type of item to stop at.
+    /// In choosing steps, the type of the items to choose.
     pub arg2: i32,
 }
 
-/// An operation of a rule (`CRUSH_RULE_*` in `src/crush/crush.h`). Unknown ones do nothing, as in Ceph.
+/// An operation of a rule (`CRUSH_RULE_*` in `src/crush/crush.h`). Unknown operations have no effect, as
+/// in Ceph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct StepOp(pub u32);
 
 impl StepOp {
-    /// Does nothing.
+    /// No effect.
     pub const NOOP: Self = Self(0);
     /// Starts at an item.
     pub const TAKE: Self = Self(1);
-    /// Chooses items; who fails is left out.
+    /// Chooses items; failures are left out of the result.
     pub const CHOOSE_FIRSTN: Self = Self(2);
-    /// Chooses items; who fails leaves a hole.
+    /// Chooses items; failures leave holes in the result.
     pub const CHOOSE_INDEP: Self = Self(3);
-    /// Ends a part: what is chosen is put out.
+    /// Appends the chosen items to the result.
     pub const EMIT: Self = Self(4);
-    /// Chooses buckets and one device below each; who fails is left out.
+    /// Chooses buckets and one device below each; failures are left out of the result.
     pub const CHOOSELEAF_FIRSTN: Self = Self(6);
-    /// Chooses buckets and one device below each; who fails leaves a hole.
+    /// Chooses buckets and one device below each; failures leave holes in the result.
     pub const CHOOSELEAF_INDEP: Self = Self(7);
-    /// Overrides the tries from the top, if positive.
+    /// Overrides the number of tries from the top, if positive.
     pub const SET_CHOOSE_TRIES: Self = Self(8);
-    /// Overrides the tries below a chosen bucket, if positive.
+    /// Overrides the number of tries below a chosen bucket, if positive.
     pub const SET_CHOOSELEAF_TRIES: Self = Self(9);
     /// Overrides the tunable `choose_local_tries`, unless negative.
     pub const SET_CHOOSE_LOCAL_TRIES: Self = Self(10);
@@ -79,15 +82,15 @@ impl StepOp {
     pub const SET_MSR_DESCENTS: Self = Self(14);
     /// Overrides the tunable `msr_collision_tries`; only at the start of a multi-step-retry rule.
     pub const SET_MSR_COLLISION_TRIES: Self = Self(15);
-    /// Chooses, in a multi-step-retry rule.
+    /// Chooses items in a multi-step-retry rule.
     pub const CHOOSE_MSR: Self = Self(16);
 
-    /// The step that sets or takes `arg1`.
+    /// Creates a step with the argument `arg1`.
     pub const fn with(self, arg1: i32) -> Step {
         Step { op: self, arg1, arg2: 0 }
     }
 
-    /// The step that chooses `n` items of type `kind`.
+    /// Creates a step that chooses `n` items of type `kind`.
     pub const fn choose(self, n: i32, kind: i32) -> Step {
         Step { op: self, arg1: n, arg2: kind }
     }

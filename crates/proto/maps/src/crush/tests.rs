@@ -1,5 +1,5 @@
-//! What the differential tests against `crushtool` cannot show: building maps, and that broken or hostile
-//! ones do no harm.
+//! Tests of what the differential tests against `crushtool` do not cover: the construction of maps, and
+//! broken or hostile maps.
 
 use loligo_wire::{DecodeError, Reader, Writer};
 
@@ -82,7 +82,7 @@ fn a_class_has_trees_of_its_own() {
         assert!(placed.len() == 3 && placed.iter().all(|device| device % 2 == 1));
     }
 
-    // Ids stay, a class without devices goes.
+    // Shadows keep their ids; a class without devices is removed.
     (0..12).for_each(|device| map.set_device_class(device, "ssd").expect("a device"));
     map.rebuild_class_trees().expect("all is straw2");
     assert_eq!(map.shadow(-1, "ssd"), Some(root));
@@ -120,7 +120,7 @@ fn endless_tries_end() {
     map.tunables.choose_total_tries = u32::MAX - 1;
     map.tunables.choose_local_tries = u32::MAX;
     map.tunables.choose_local_fallback_tries = u32::MAX - 100;
-    // There are only three hosts: the fourth copy is looked for until the work is used up.
+    // With only three hosts, the search for a fourth replica continues until the work bound is reached.
     assert!(place(&map, 1, 4).len() <= 4);
     map.tunables = Tunables { choose_total_tries: u32::MAX - 1, ..Tunables::JEWEL };
     assert_eq!(place(&map, 1, 4).len(), 3);
@@ -163,7 +163,8 @@ fn claimed_sizes_are_not_believed() {
     assert!(matches!(CrushMap::decode(&mut Reader::new(w.as_slice())), Err(DecodeError::Truncated { .. })));
 }
 
-/// The same workspace serves different maps, of which one permutes.
+/// Goal: a workspace can be used with different maps. Method: alternate between two maps that use
+/// permutations.
 #[test]
 fn a_workspace_forgets_the_map_before() {
     let mut uniform = three_hosts();

@@ -1,4 +1,4 @@
-//! Checks a decoded CRUSH map before it is used.
+//! Validation of decoded CRUSH maps.
 
 use loligo_wire::DecodeError;
 
@@ -6,11 +6,11 @@ use super::map::bucket_index;
 use super::{BucketAlg, CrushMap};
 
 impl CrushMap {
-    /// Checks that the parts of the map fit together: every bucket has its place and a weight per item,
-    /// replacement ids match their buckets, and no bucket lies below itself.
+    /// Checks the consistency of the map: every bucket has the index of its id and one weight per item,
+    /// replacement ids match their buckets, and no bucket is below itself.
     ///
-    /// What is allowed, because real maps have it: items that do not exist, empty buckets, weights that do
-    /// not add up.
+    /// Real maps contain items that do not exist, empty buckets, and weights that do not add up; these
+    /// are accepted.
     pub fn validate(&self) -> Result<(), DecodeError> {
         for (index, bucket) in self.buckets.iter().enumerate() {
             let Some(bucket) = bucket else { continue };
@@ -52,10 +52,11 @@ impl CrushMap {
         Ok(())
     }
 
-    /// A bucket that can be reached from itself.
+    /// Returns a bucket that is reachable from itself.
     fn find_cycle(&self) -> Option<i32> {
         let mut visit = vec![Visit::New; self.buckets.len()];
-        // The way from a root to where the search is: a bucket and the next of its items to look at.
+        // The path from a root to the current bucket: each entry is a bucket and the index of the next
+        // item to visit.
         let mut way: Vec<(usize, usize)> = Vec::new();
         for root in 0..self.buckets.len() {
             if visit[root] == Visit::New {

@@ -1,36 +1,36 @@
-//! What all ways to choose share: the walk's input, drawing from a bucket, the test for devices that are out,
-//! and the bound on work.
+//! The state that all choosing algorithms share: the input of the placement, draws from buckets, the
+//! test for devices that are out, and the work bound.
 
 use super::hash::{hash32_2, hash32_3};
 use super::map::bucket_index;
 use super::{Bucket, BucketAlg, ChooseArgs, CrushMap};
 
-/// How many items one placement may look at. The heaviest honest ones (wide erasure codes with hundreds of
-/// tries in roots of a thousand hosts) stay a factor of ten below; a map made to be expensive costs a tenth
-/// of a second, then comes out incomplete.
+/// The maximum number of items that one placement examines. The most expensive legitimate placements
+/// (wide erasure codes with hundreds of tries in roots of a thousand hosts) stay a factor of ten below.
+/// A map constructed to be expensive costs a tenth of a second and yields an incomplete placement.
 const WORK_MAX: u64 = 1 << 24;
 
-/// Scratch memory for [`CrushMap::do_rule`], to be used again so that placing allocates nothing after the
-/// first times.
+/// Scratch memory for [`CrushMap::do_rule`]. A caller reuses it, so that placements allocate nothing
+/// after the first few.
 ///
-/// It may be used with different maps.
+/// A workspace may be used with different maps.
 #[derive(Debug, Default)]
 pub struct Workspace {
     pub(super) result: Vec<i32>,
-    /// Three vectors of the result's size, or one per step of a multi-step-retry rule.
+    /// Three vectors of the result's size; for a multi-step-retry rule, one for each step.
     pub(super) vectors: Vec<Vec<i32>>,
     permutations: Vec<Permutation>,
-    /// Tells permutations of earlier placements from this one's.
+    /// Distinguishes permutations of earlier placements from those of the current one.
     generation: u64,
 }
 
 impl Workspace {
-    /// An empty workspace.
+    /// Creates an empty workspace.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Starts a placement: forgets the permutations and hands out cleared vectors.
+    /// Starts a placement: invalidates the permutations and clears the vectors.
     pub(super) fn start(&mut self, vectors: usize, result_max: usize, fill: i32) {
         self.generation += 1;
         if self.vectors.len() < vectors {
@@ -44,7 +44,7 @@ impl Workspace {
     }
 }
 
-/// The start of a random order of a bucket's items: the first `known` places are final.
+/// The start of a random permutation of a bucket's items: the first `known` positions are final.
 #[derive(Debug, Default)]
 struct Permutation {
     generation: u64,
@@ -76,7 +76,8 @@ impl<'a> Walk<'a> {
         (walk, vectors, result)
     }
 
-    /// Draws from `bucket` for the `r`-th try. `None`: the bucket is empty or broken, or the work is used up.
+    /// Draws an item from `bucket` for try `r`. Returns `None` if the bucket is empty or inconsistent,
+    /// or if the work bound is reached.
     #[inline]
     pub(super) fn draw(&mut self, bucket: &Bucket, r: u32, position: usize) -> Option<i32> {
         if let BucketAlg::Uniform { .. } = bucket.alg {
@@ -87,7 +88,7 @@ impl<'a> Walk<'a> {
         bucket.draw(self.x, r, arg, position)
     }
 
-    /// The item at place `r` (modulo the bucket's size) of the bucket's random order.
+    /// Returns the item at position `r` (modulo the bucket's size) of the bucket's random permutation.
     pub(super) fn permute(&mut self, bucket: &Bucket, r: u32) -> Option<i32> {
         let size = u32::try_from(bucket.items.len()).ok()?;
         let place = r.checked_rem(size)?;
@@ -117,8 +118,8 @@ impl<'a> Walk<'a> {
         bucket.items.get(permutation.order[place as usize] as usize).copied()
     }
 
-    /// Whether a device takes no data for this input: it has no weight, or this input falls into what it
-    /// lacks.
+    /// Whether a device accepts no data for this input: its weight is 0, or the input falls into the
+    /// fraction that a partial weight excludes.
     pub(super) fn is_out(&self, item: i32) -> bool {
         let weight = usize::try_from(item).ok().and_then(|i| self.weights.get(i)).copied().unwrap_or(0);
         match weight {
@@ -128,7 +129,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// What kind of thing an item is: 0 for a device, a bucket's type, `None` for what the map does not have.
+    /// The type of an item: 0 for a device, the bucket's type for a bucket, `None` if the map does not
+    /// contain the item.
     #[inline]
     pub(super) fn kind_of(&self, item: i32) -> Option<i32> {
         if item >= 0 {
@@ -137,8 +139,9 @@ impl<'a> Walk<'a> {
         self.map.bucket(item).map(|bucket| i32::from(bucket.kind))
     }
 
-    /// Takes looking at `items` items, and one step, from what the placement may cost. Once it is used up it
-    /// stays so: every loop of a walk spends in each turn, and ends when that fails.
+    /// Charges `items` items and one step to the placement's work bound. Once the bound is reached,
+    /// every further charge fails. Every loop of a walk charges in each iteration and ends when the
+    /// charge fails.
     #[inline]
     pub(super) fn spend(&mut self, items: usize) -> Option<()> {
         match self.work_left.checked_sub(items as u64 + 1) {

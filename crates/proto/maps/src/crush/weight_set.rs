@@ -1,9 +1,9 @@
-//! Weight sets: other weights than the hierarchy's, for one pool or for all (`crush_choose_arg_map`).
+//! Weight sets: alternative weights for the hierarchy, for one pool or for all (`crush_choose_arg_map`).
 
 use super::{BucketAlg, ChooseArg, ChooseArgs, CrushBuildError, CrushMap};
 
 impl CrushMap {
-    /// Makes a weight set of the weights that there are, for so many positions.
+    /// Creates a weight set with `positions` positions from the current weights.
     pub fn create_weight_set(&mut self, key: i64, positions: usize) {
         let mut args = ChooseArgs::default();
         for (index, bucket) in (0..).zip(&self.buckets) {
@@ -19,13 +19,13 @@ impl CrushMap {
         self.choose_args.insert(key, args);
     }
 
-    /// How many positions a weight set has; 0 if there is none.
+    /// The number of positions of a weight set; 0 if the set does not exist.
     pub fn weight_set_positions(&self, key: i64) -> usize {
         let args = self.choose_args.get(&key);
         args.and_then(|args| args.0.values().map(|arg| arg.weight_set.len()).max()).unwrap_or(0)
     }
 
-    /// An item's weights in a weight set, by position.
+    /// Returns an item's weights in a weight set, by position.
     pub fn weights_of(&self, key: i64, item: i32) -> Option<Vec<u32>> {
         let args = self.choose_args.get(&key)?;
         self.buckets.iter().flatten().find_map(|bucket| {
@@ -39,11 +39,11 @@ impl CrushMap {
         })
     }
 
-    /// Changes an item's weights in a weight set, one for each position, and with them what everything above
-    /// weighs.
+    /// Sets an item's weights in a weight set, one for each position, and updates the weights of all
+    /// buckets above.
     ///
     /// # Errors
-    /// There is no such weight set, or the item lies nowhere.
+    /// If the weight set does not exist, or no bucket contains the item.
     pub fn set_weights(&mut self, key: i64, item: i32, weights: &[u32]) -> Result<(), CrushBuildError> {
         let mut open = vec![(item, weights.to_vec(), 0)];
         let mut any = false;
@@ -70,8 +70,8 @@ impl CrushMap {
         if any { Ok(()) } else { Err(CrushBuildError::BadItem(item)) }
     }
 
-    /// Fits the weight sets to the hierarchy after it was changed: what was there `before` keeps its weights,
-    /// what is new has those of the hierarchy.
+    /// Adapts the weight sets after a change of the hierarchy. Items that existed in `before` keep their
+    /// weights; new items get their weights from the hierarchy.
     pub fn fit_weight_sets(&mut self, before: &Self) {
         let keys: Vec<i64> = self.choose_args.keys().copied().collect();
         for key in keys {
@@ -82,7 +82,7 @@ impl CrushMap {
             let ids = |index: &u32| old.0.get(index).map(|arg| arg.ids.clone()).unwrap_or_default();
             if let Some(args) = self.choose_args.get_mut(&key) {
                 args.0.iter_mut().for_each(|(index, arg)| arg.ids = ids(index));
-                // Other ids are for the items that were there.
+                // Replacement ids are kept only if their number still equals the number of items.
                 let fits = |index: &u32, arg: &ChooseArg| {
                     arg.weight_set.first().map(Vec::len) == Some(ids(index).len())
                 };
@@ -93,14 +93,14 @@ impl CrushMap {
             }
             for device in devices {
                 if let Some(weights) = before.weights_of(key, device) {
-                    let _ = self.set_weights(key, device, &weights); // it may lie nowhere now
+                    let _ = self.set_weights(key, device, &weights); // no bucket may contain the device now
                 }
             }
         }
     }
 }
 
-/// The deepest hierarchy that weights are carried up: CRUSH has a dozen types.
+/// The maximum depth through which weights propagate upwards. CRUSH has a dozen types.
 const DEPTH_MAX: usize = 32;
 
 fn sum(row: &[u32]) -> u32 {

@@ -1,5 +1,5 @@
-//! Addresses, each with a time: a list that is changed by one entry from map to map, may have tens of
-//! thousands, and of which several maps are kept. What has not changed is shared.
+//! A list of addresses, each with a time. The list may have tens of thousands of entries and changes by
+//! one entry from map to map, while several maps are alive. Unchanged parts are shared between maps.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,14 +7,13 @@ use std::sync::Arc;
 
 use loligo_wire::{Decode, DecodeError, Encode, EntityAddr, Reader, UTime, Writer};
 
-/// Entries of one part at most: what a change copies.
+/// The maximum number of entries in a part, which is the unit that a change copies.
 const PART_MAX: usize = 64;
 
-/// Addresses and times, in the order of Ceph's maps. A copy of it costs little, and so does a change of a
-/// copy.
+/// Addresses with times, in the order of Ceph's maps. Cloning is cheap, and so is a change to a clone.
 #[derive(Clone, Default)]
 pub struct AddrTimes {
-    /// None of them empty, each of addresses behind those of the one before.
+    /// The parts in ascending order of addresses; no part is empty.
     parts: Vec<Arc<Vec<Entry>>>,
     len: usize,
 }
@@ -26,8 +25,8 @@ struct Entry {
     until: UTime,
 }
 
-/// What `entity_addr_t` looks like in a little-endian machine's memory: messenger, nonce, socket address.
-/// Ceph's maps have addresses in the order of these bytes.
+/// The in-memory layout of `entity_addr_t` on a little-endian machine: messenger, nonce, socket address.
+/// Ceph's maps order addresses by these bytes.
 type Image = [u8; 36];
 
 fn image_of(addr: &EntityAddr) -> Image {
@@ -58,28 +57,28 @@ fn image_of(addr: &EntityAddr) -> Image {
 }
 
 impl AddrTimes {
-    /// How many there are.
+    /// The number of addresses.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// An address's time, if it is there.
+    /// Returns an address's time, if the list contains the address.
     pub fn get(&self, addr: &EntityAddr) -> Option<UTime> {
         let (part, at) = self.find(&image_of(addr)).ok()?;
         Some(self.parts[part][at].until)
     }
 
-    /// Whether an address is there.
+    /// Whether the list contains an address.
     pub fn contains_key(&self, addr: &EntityAddr) -> bool {
         self.find(&image_of(addr)).is_ok()
     }
 
-    /// Adds an address, or gives it another time. Returns the one that it had.
+    /// Adds an address, or replaces its time. Returns the previous time.
     pub fn insert(&mut self, addr: EntityAddr, until: UTime) -> Option<UTime> {
         let entry = Entry { image: image_of(&addr), addr, until };
         match self.find(&entry.image) {
@@ -95,7 +94,7 @@ impl AddrTimes {
                 let entries = Arc::make_mut(&mut self.parts[part]);
                 entries.insert(at, entry);
                 if entries.len() > PART_MAX {
-                    // Behind all others, as in a list that is read in order, parts are left full.
+                    // An insertion at the end, as when decoding a sorted list, leaves full parts behind.
                     let cut = if at == PART_MAX { PART_MAX } else { PART_MAX / 2 };
                     let behind = entries.split_off(cut);
                     self.parts.insert(part + 1, Arc::new(behind));
@@ -105,14 +104,14 @@ impl AddrTimes {
         }
     }
 
-    /// Adds an address, unless it is there.
+    /// Adds an address unless the list contains it.
     pub fn insert_new(&mut self, addr: EntityAddr, until: UTime) {
         if !self.contains_key(&addr) {
             self.insert(addr, until);
         }
     }
 
-    /// Takes an address out. Returns its time, if it was there.
+    /// Removes an address. Returns its time, if the list contained it.
     pub fn remove(&mut self, addr: &EntityAddr) -> Option<UTime> {
         let (part, at) = self.find(&image_of(addr)).ok()?;
         self.len -= 1;
@@ -130,17 +129,17 @@ impl AddrTimes {
         Some(gone.until)
     }
 
-    /// All of them.
+    /// Iterates over addresses and times, in order.
     pub fn iter(&self) -> impl Iterator<Item = (&EntityAddr, &UTime)> {
         self.parts.iter().flat_map(|part| part.iter()).map(|entry| (&entry.addr, &entry.until))
     }
 
-    /// All addresses.
+    /// Iterates over the addresses, in order.
     pub fn keys(&self) -> impl Iterator<Item = &EntityAddr> {
         self.iter().map(|(addr, _)| addr)
     }
 
-    /// The part and the place in it that an address has, or would have.
+    /// The part and the index at which an address is (`Ok`), or would be inserted (`Err`).
     fn find(&self, image: &Image) -> Result<(usize, usize), (usize, usize)> {
         let behind =
             self.parts.partition_point(|part| part.first().is_some_and(|first| first.image <= *image));
@@ -222,8 +221,8 @@ mod tests {
         (kind, 0..3u32, sock).prop_map(|(kind, nonce, sock)| EntityAddr { kind, nonce, sock })
     }
 
-    /// The encoding has the same parts: seven bytes of envelope, messenger and nonce, length of the socket
-    /// address, itself.
+    /// Derives the image from the encoding, which has the same fields: seven bytes of envelope,
+    /// messenger and nonce, the length of the socket address, the socket address.
     fn image_by_encoding(addr: &EntityAddr) -> Image {
         let encoded = addr.to_bytes();
         let mut image = [0; 36];

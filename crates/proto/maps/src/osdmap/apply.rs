@@ -1,4 +1,4 @@
-//! Applies an incremental to an osdmap.
+//! Application of incrementals to an osdmap.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,68 +9,68 @@ use loligo_wire::{DecodeError, Epoch, OsdId, Reader, UTime, Uuid};
 use super::{CrimsonChange, EncodedOsdMap, Incremental, Osd, OsdMap, OsdState, index};
 use crate::crush::CrushMap;
 
-/// Why an incremental cannot be applied. The map is as it was.
+/// The reason why an incremental was rejected. The map is unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
-    /// It belongs to another cluster.
+    /// The incremental belongs to another cluster.
     #[error("the change is of cluster {theirs}, the map of cluster {ours}")]
     OtherCluster {
-        /// The map's.
+        /// The map's cluster.
         ours: Uuid,
-        /// The incremental's.
+        /// The incremental's cluster.
         theirs: Uuid,
     },
-    /// It does not lead on from the map's epoch.
+    /// The incremental does not lead from the map's epoch to the next.
     #[error("a change to epoch {to} does not follow a map of epoch {from}")]
     Gap {
         /// The map's epoch.
         from: Epoch,
-        /// The incremental's.
+        /// The incremental's epoch.
         to: Epoch,
     },
-    /// It speaks of an OSD that the map has no room for.
+    /// The incremental changes an OSD beyond the size of the map.
     #[error("the change speaks of osd.{osd}, there are {max_osd} at most")]
     NoSuchOsd {
         /// The OSD.
         osd: OsdId,
-        /// The room.
+        /// The number of OSDs for which the map has entries.
         max_osd: u32,
     },
-    /// It makes room for more OSDs than a map may have.
+    /// The incremental enlarges the map beyond the limit.
     #[error("{max_osd} OSDs are too many")]
     TooManyOsds {
-        /// How many.
+        /// The number of OSDs requested.
         max_osd: u32,
     },
-    /// A map inside it is damaged.
+    /// A map inside the incremental is malformed.
     #[error("the change holds a bad map: {0}")]
     BadMap(#[from] DecodeError),
-    /// The map that results is not the one the monitors have.
+    /// The resulting map differs from the monitors' map.
     #[error("epoch {epoch} came out with checksum {actual:#010x}, the monitors have {expected:#010x}")]
     WrongResult {
         /// The epoch.
         epoch: Epoch,
-        /// What the monitors have.
+        /// The checksum of the monitors' map.
         expected: u32,
-        /// What came out.
+        /// The checksum of the resulting map.
         actual: u32,
     },
 }
 
-/// The most OSDs that an incremental may make room for: ten times what the largest clusters have. An
-/// incremental is a few bytes for any number, so it must not be believed without bound.
+/// The maximum number of OSDs to which an incremental may enlarge a map: ten times that of the largest
+/// clusters. The limit is needed because an incremental of a few bytes can request any number.
 const MAX_OSD_MAX: u32 = 100_000;
 
 impl OsdMap {
-    /// Goes to the next epoch. On an error the map stays as it was.
+    /// Advances the map to the next epoch. On an error the map is unchanged.
     ///
-    /// As every client does, this trusts that the result is what the monitors have; OSDs go on with
+    /// As in every client, the result is assumed to equal the monitors' map. OSDs additionally call
     /// [`OsdMap::verify`].
     pub fn apply_incremental(&mut self, inc: &Incremental) -> Result<(), ApplyError> {
         if inc.epoch.0.checked_sub(1) != Some(self.epoch.0) {
             return Err(ApplyError::Gap { from: self.epoch, to: inc.epoch });
         }
-        // The first epoch of all is what says which cluster it is.
+        // Before its first epoch, the map does not belong to a cluster yet.
         if self.epoch != Epoch(0) && inc.fsid != self.fsid {
             return Err(ApplyError::OtherCluster { ours: self.fsid, theirs: inc.fsid });
         }
@@ -92,21 +92,21 @@ impl OsdMap {
         self.apply_placements(inc);
         self.apply_blocklist(inc);
         self.apply_settings(inc);
-        // Last, because classes' flags depend on it.
+        // Last, because the flags of device classes depend on the CRUSH map.
         if let Some(crush) = crush {
             self.put_crush(crush);
         }
         Ok(())
     }
 
-    /// Checks that the map, just brought to its epoch by `inc`, is the one that the monitors have, and
-    /// returns it encoded as they have it. This is how OSDs find out that they and the monitors disagree;
-    /// they then ask for the full map.
+    /// Checks that the map, to which `inc` was just applied, equals the monitors' map, and returns the
+    /// monitors' encoding of it. OSDs detect a difference from the monitors this way, and then request
+    /// the full map.
     ///
-    /// An incremental without a checksum (`full_crc` 0) vouches for nothing, and the check passes.
+    /// An incremental without a checksum (`full_crc` 0) cannot be checked; the check passes.
     ///
-    /// The check encodes the whole map. It fails wrongly only if the monitors write fields that this crate
-    /// does not know: those of releases after 20.
+    /// The check encodes the whole map. It fails wrongly only if the monitors write fields that this
+    /// crate does not know, which releases after 20 may do.
     pub fn verify(&self, inc: &Incremental) -> Result<EncodedOsdMap, ApplyError> {
         let encoded = self.encode(inc.encode_features);
         if inc.full_crc != 0 && inc.full_crc != encoded.crc {
@@ -226,7 +226,8 @@ impl OsdMap {
             *state = state.toggled(change);
         });
         if is_destroyed {
-            // As Ceph does, and also if all affinities were the default: it shows in the encoding.
+            // As in Ceph, this also happens if all affinities have the default value; it is visible in
+            // the encoding.
             self.set_primary_affinity(id, Self::WEIGHT_IN);
         }
     }
@@ -250,7 +251,7 @@ impl OsdMap {
 
     fn apply_blocklist(&mut self, inc: &Incremental) {
         let list = &mut self.blocklist;
-        // A block that is there already keeps its end.
+        // An existing entry keeps its end time.
         for (addr, until) in inc.new_blocklist.iter() {
             list.addrs.insert_new(*addr, *until);
         }
@@ -306,7 +307,7 @@ impl OsdMap {
         self.device_class_flags.retain(|class, _| classes.contains_key(class));
     }
 
-    /// Changes an OSD; nothing beyond the map, which was checked before.
+    /// Changes an OSD. An id beyond the map has no effect; `check_osds` has rejected it before.
     fn update(&mut self, id: OsdId, change: impl FnOnce(&mut OsdState, &mut Osd)) {
         let places = index(id).map(|i| (self.osd_state.get_mut(i), self.osds.get_mut(i)));
         if let Some((Some(state), Some(osd))) = places {
@@ -322,7 +323,7 @@ impl OsdMap {
 }
 
 impl Incremental {
-    /// Checks that all OSDs that this speaks of have a place.
+    /// Checks that the map has entries for all OSDs that the incremental changes.
     fn check_osds(&self, max_osd: u32) -> Result<(), ApplyError> {
         let room = max_osd;
         let max_osd = self.new_max_osd.unwrap_or(room);

@@ -6,28 +6,28 @@ use loligo_wire::{AddrKind, EntityAddr, EntityAddrVec};
 
 use super::addr_times::AddrTimes;
 
-/// Addresses that may not talk to OSDs, each with the time at which that ends. Their messenger is always
-/// "any".
+/// Addresses that must not access OSDs, each with the time at which its entry expires. The messenger
+/// kind of the entries is always "any".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Blocklist {
-    /// Single clients, or with port and nonce 0 all clients of a host.
+    /// Single clients. With port and nonce 0, all clients of a host.
     pub addrs: AddrTimes,
-    /// Networks (release 17 and up): the prefix length stands in the nonce's place.
+    /// Networks (release 17 and up). The nonce holds the prefix length.
     pub ranges: AddrTimes,
 }
 
 impl Blocklist {
-    /// Whether nobody is on it.
+    /// Whether the blocklist is empty.
     pub fn is_empty(&self) -> bool {
         self.addrs.is_empty() && self.ranges.is_empty()
     }
 
-    /// Whether a peer with these addresses is on it.
+    /// Whether one of a peer's addresses is blocked.
     pub fn contains(&self, peer: &EntityAddrVec) -> bool {
         !self.is_empty() && peer.0.iter().any(|addr| self.contains_addr(addr))
     }
 
-    /// Whether a peer with this address is on it: by itself, with its whole host, or within a network.
+    /// Whether an address is blocked: by its own entry, by an entry for its host, or by a network.
     pub fn contains_addr(&self, addr: &EntityAddr) -> bool {
         let addr = EntityAddr { kind: AddrKind::Any, ..*addr };
         let host =

@@ -1,4 +1,4 @@
-//! Making maps: the first of a cluster, and each next one.
+//! Creation of maps: the first map of a cluster, and each following epoch.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use super::{ApplyError, EncodedOsdMap, Incremental, MapFlags, OsdMap, OsdState};
 use crate::crush::{CrushBuildError, CrushMap};
 use crate::{Name, PgPool};
 
-/// Release 16, whose form maps are written in.
+/// Release 16, whose encoding is used for maps.
 const PACIFIC: u8 = 16;
-/// Release 12, the oldest client that new clusters let in.
+/// Release 12, the oldest client release that new clusters accept.
 const LUMINOUS: u8 = 12;
 
-/// What the first map of a cluster says; see [`OsdMap::build`].
+/// Parameters of the first map of a cluster; see [`OsdMap::build`].
 #[derive(Clone, Debug)]
 pub struct OsdMapBuilder {
     fsid: Uuid,
@@ -25,28 +25,28 @@ pub struct OsdMapBuilder {
 }
 
 impl OsdMapBuilder {
-    /// When the cluster was made; by default never.
+    /// Sets the time at which the cluster was created; not set by default.
     pub fn created(self, created: UTime) -> Self {
         Self { created, ..self }
     }
 
-    /// How many OSDs there are; by default 1.
+    /// Sets the number of OSDs; 1 by default.
     pub fn osds(self, osds: u32) -> Self {
         Self { osds, ..self }
     }
 
-    /// The host that they are on; by default `localhost`.
+    /// Sets the name of the host that contains the OSDs; `localhost` by default.
     pub fn host(self, host: &str) -> Self {
         Self { host: host.to_owned(), ..self }
     }
 
-    /// The CRUSH type over which copies are spread: `osd` (the default) or `host`.
+    /// Sets the CRUSH type over which replicas are spread: `osd` (the default) or `host`.
     pub fn failure_domain(self, kind: &str) -> Self {
         Self { failure_domain: kind.to_owned(), ..self }
     }
 
-    /// The map of epoch 1: the OSDs exist and are in, but none is up; one CRUSH rule, `replicated_rule`; no
-    /// pools; the settings of a new stock cluster.
+    /// Creates the map of epoch 1. The OSDs exist and are in, but none is up. The map has one CRUSH
+    /// rule, `replicated_rule`, no pools, and the settings of a new stock cluster.
     pub fn finish(self) -> Result<OsdMap, CrushBuildError> {
         let crush = CrushMap::simple(&self.host, self.osds, &self.failure_domain)?;
         let mut map = OsdMap {
@@ -77,19 +77,19 @@ impl OsdMapBuilder {
     }
 }
 
-/// The next epoch, in all the forms in which it is needed.
+/// The next epoch, as a map and in its encoded forms.
 #[derive(Clone, Debug)]
 pub struct NextEpoch {
-    /// The map.
+    /// The new map.
     pub map: OsdMap,
-    /// The map as bytes.
+    /// The encoded map.
     pub full: EncodedOsdMap,
-    /// The change that leads to it, as bytes.
+    /// The encoded incremental that leads to the map.
     pub incremental: Bytes,
 }
 
 impl OsdMap {
-    /// Starts to make the first map of cluster `fsid`.
+    /// Starts the construction of the first map of cluster `fsid`.
     pub fn build(fsid: Uuid) -> OsdMapBuilder {
         OsdMapBuilder {
             fsid,
@@ -100,13 +100,15 @@ impl OsdMap {
         }
     }
 
-    /// An empty change to this map, made at `modified`: fill it, then [`OsdMap::advance`].
+    /// Creates an empty incremental for this map, with the time `modified`. The caller fills it and
+    /// passes it to [`OsdMap::advance`].
     pub fn next_incremental(&self, modified: UTime) -> Incremental {
         let next = Epoch(self.epoch.0.wrapping_add(1));
         Incremental { modified, ..Incremental::new(self.fsid, next) }
     }
 
-    /// The next epoch: this map with `inc` applied. Completes `inc` with the checksum of the result.
+    /// Creates the next epoch by applying `inc` to this map, and sets the checksum of the result in
+    /// `inc`.
     pub fn advance(&self, mut inc: Incremental) -> Result<NextEpoch, ApplyError> {
         let mut map = self.clone();
         map.apply_incremental(&inc)?;
@@ -117,7 +119,8 @@ impl OsdMap {
 }
 
 impl Incremental {
-    /// Makes a pool, with the number after the highest ever given out in `map` or here. Returns the number.
+    /// Adds a pool. Its number follows the highest number ever used in `map` or in this incremental.
+    /// Returns the number.
     pub fn create_pool(&mut self, map: &OsdMap, name: impl Into<Name>, pool: PgPool) -> PoolId {
         let id = PoolId(self.new_pool_max.unwrap_or(map.pool_max).0 + 1);
         self.new_pool_max = Some(id);
@@ -126,7 +129,7 @@ impl Incremental {
         id
     }
 
-    /// Removes a pool, with all the exceptions to the placement of its groups.
+    /// Removes a pool, with all placement exceptions of its groups.
     pub fn remove_pool(&mut self, map: &OsdMap, pool: PoolId) {
         self.old_pools.insert(pool);
         self.new_pools.remove(&pool);
@@ -139,7 +142,7 @@ impl Incremental {
         self.old_pg_upmap_primary.extend(map.pg_upmap_primaries.keys().filter(of_pool));
     }
 
-    /// Brings an OSD up: clients reach it at `client`, other OSDs at `cluster`, heartbeats go to both.
+    /// Marks an OSD up. Clients reach it at `client`, other OSDs at `cluster`; heartbeats use both.
     pub fn osd_up(&mut self, osd: OsdId, client: EntityAddrVec, cluster: EntityAddrVec) {
         self.new_hb_front_up.insert(osd, client.clone());
         self.new_hb_back_up.insert(osd, cluster.clone());
@@ -148,13 +151,13 @@ impl Incremental {
         self.new_last_up_change = self.modified;
     }
 
-    /// Takes an OSD down that is up.
+    /// Marks an OSD down. The OSD must be up.
     pub fn osd_down(&mut self, osd: OsdId) {
         self.new_state.insert(osd, OsdState::UP);
         self.new_last_up_change = self.modified;
     }
 
-    /// Changes how much of its share an OSD takes, in 1/65536; 0 takes it out.
+    /// Sets the fraction of its share that an OSD accepts, in 1/65536; 0 marks it out.
     pub fn osd_weight(&mut self, osd: OsdId, weight: u32) {
         self.new_weight.insert(osd, weight);
         self.new_last_in_change = self.modified;

@@ -1,13 +1,14 @@
-//! The encoding of full maps (`OSDMap::encode` in `src/osd/OSDMap.cc`): a part for clients, a part for OSDs.
+//! The encoding of full maps (`OSDMap::encode` in `src/osd/OSDMap.cc`): a part for clients and a part
+//! for OSDs.
 //!
 //! | part | version | written by | adds |
 //! |---|---|---|---|
 //! | clients | 9 | 16, 17 | |
 //! | | 10 | 18 to 20 | explicit primaries |
 //! | OSDs | 9 | 16 to 20 | |
-//! | | 10 | with stretch mode | its state |
-//! | | 11 | with blocked networks | those |
-//! | | 12 | with new OSDs allowed | that |
+//! | | 10 | with stretch mode | stretch mode |
+//! | | 11 | with blocked networks | blocked networks |
+//! | | 12 | with Crimson OSDs allowed | whether Crimson OSDs are allowed |
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +21,8 @@ use crate::crush::CrushMap;
 use crate::{Features, PgPool};
 
 impl OsdMap {
-    /// The map as a monitor with these features writes it. [`Features::PACIFIC`] is what all clients read.
+    /// Encodes the map in the form that a monitor with these features writes. All clients decode the
+    /// form of [`Features::PACIFIC`].
     pub fn encode(&self, writer: Features) -> EncodedOsdMap {
         let front = |w: &mut Writer| {
             self.encode_for_clients(writer, w);
@@ -30,10 +32,10 @@ impl OsdMap {
         EncodedOsdMap { bytes, crc }
     }
 
-    /// Reads a map and checks its checksum.
+    /// Decodes a map and verifies its checksum.
     ///
     /// # Errors
-    /// Damage; a map older than release 16 writes it; one whose parts do not fit together.
+    /// Malformed bytes, a map in a form older than release 16, or a map whose parts are inconsistent.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (map, _, _) = sealed::open("OSDMap", bytes, |r| {
             let mut map = r.versioned("OSDMap client data", 9, 10, Self::decode_for_clients)?;
@@ -52,7 +54,7 @@ impl OsdMap {
             w.put(&self.modified);
             encode_pools(&self.pools, writer, w);
             w.put(&self.pool_names);
-            w.i32(self.pool_max.0.saturating_as::<i32>()); // narrower than anywhere else
+            w.i32(self.pool_max.0.saturating_as::<i32>()); // this field is narrower than other pool ids
             w.u32(self.flags.0);
             w.count(self.max_osd());
             w.put(&self.osd_state);
@@ -113,7 +115,7 @@ impl OsdMap {
         });
     }
 
-    /// Appends one part of each OSD, as a container.
+    /// Appends one field of each OSD, as a container.
     fn encode_each<'a, T: Encode + 'a>(&'a self, w: &mut Writer, part: impl Fn(&'a Osd) -> &'a T) {
         w.seq(self.osds.iter().map(part));
     }
@@ -185,7 +187,7 @@ impl OsdMap {
         Ok(())
     }
 
-    /// Reads one part of each OSD.
+    /// Decodes one field of each OSD.
     fn decode_each<T: Decode>(
         &mut self,
         r: &mut Reader<'_>,
@@ -197,7 +199,7 @@ impl OsdMap {
     }
 }
 
-/// Appends pools by number.
+/// Appends the pools in the order of their numbers.
 pub(super) fn encode_pools(pools: &BTreeMap<PoolId, PgPool>, writer: Features, w: &mut Writer) {
     w.count(pools.len());
     for (id, pool) in pools {
@@ -210,7 +212,7 @@ pub(super) fn decode_ratio(r: &mut Reader<'_>) -> Result<f32, DecodeError> {
     r.u32().map(f32::from_bits)
 }
 
-/// Reads a table with a place per OSD.
+/// Decodes a table with one entry per OSD.
 fn decode_per_osd<T: Decode>(r: &mut Reader<'_>, max_osd: u32) -> Result<Vec<T>, DecodeError> {
     let table: Vec<T> = r.get()?;
     if table.len() != max_osd as usize {
@@ -219,7 +221,7 @@ fn decode_per_osd<T: Decode>(r: &mut Reader<'_>, max_osd: u32) -> Result<Vec<T>,
     Ok(table)
 }
 
-/// Reads the affinities' table, which is empty while all are the default.
+/// Decodes the table of primary affinities, which is empty while all have the default value.
 fn decode_affinities(r: &mut Reader<'_>, max_osd: u32) -> Result<Option<Vec<u32>>, DecodeError> {
     if r.rest().starts_with(&[0; 4]) {
         r.skip(4)?;

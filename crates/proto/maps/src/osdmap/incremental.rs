@@ -1,13 +1,13 @@
-//! Changes from one epoch to the next (`OSDMap::Incremental`).
+//! Incremental maps: the changes from one epoch to the next (`OSDMap::Incremental`).
 //!
 //! | part | version | written by | adds |
 //! |---|---|---|---|
 //! | clients | 8 | 16, 17 | |
 //! | | 9 | 18 to 20 | explicit primaries |
 //! | OSDs | 9 | 16 to 20 | |
-//! | | 10 | with a change of stretch mode | that |
-//! | | 11 | with a change of blocked networks | that |
-//! | | 12 | with a change of what OSDs are allowed | that |
+//! | | 10 | with a change of stretch mode | stretch mode |
+//! | | 11 | with a change of blocked networks | changes of blocked networks |
+//! | | 12 | with a change of whether Crimson OSDs are allowed | that change |
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,134 +21,134 @@ use super::codec::{decode_ratio, encode_pools};
 use super::{MapFlags, OsdState, OsdXInfo, StretchMode, sealed};
 use crate::{Features, Name, PgPool, SnapSet};
 
-/// What changes from one epoch to the next.
+/// The changes from one epoch to the next.
 ///
-/// Empty containers and `None` leave things as they are. Maps keyed by pool, OSD or PG hold new values, the
-/// `old_*` sets what is removed.
+/// Empty containers and `None` change nothing. Maps keyed by pool, OSD or PG hold new values; the
+/// `old_*` sets hold removed entries.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Incremental {
-    /// The cluster.
+    /// The cluster's id.
     pub fsid: Uuid,
-    /// The epoch that this leads to, from the one before.
+    /// The epoch that results from applying the incremental to the previous epoch.
     pub epoch: Epoch,
-    /// When it was made.
+    /// The time at which the incremental was created.
     pub modified: UTime,
-    /// The highest pool number ever given out.
+    /// The highest pool number ever used.
     pub new_pool_max: Option<PoolId>,
-    /// Flags of the whole cluster.
+    /// Cluster-wide flags.
     pub new_flags: Option<MapFlags>,
-    /// A whole map instead of all that follows; empty: none.
+    /// A full map that replaces all following fields; empty if there is none.
     pub full_map: Bytes,
-    /// A CRUSH map, encoded; empty: none.
+    /// An encoded CRUSH map; empty if there is none.
     pub crush: Bytes,
-    /// Room for OSDs.
+    /// The number of OSDs for which the map has entries.
     pub new_max_osd: Option<u32>,
-    /// Pools.
+    /// New and changed pools.
     pub new_pools: BTreeMap<PoolId, PgPool>,
-    /// Pools' names.
+    /// Names of pools.
     pub new_pool_names: BTreeMap<PoolId, Name>,
-    /// Pools that go.
+    /// Removed pools.
     pub old_pools: BTreeSet<PoolId>,
-    /// OSDs that come up, with the addresses for clients.
+    /// OSDs that come up, with their addresses for clients.
     pub new_up_client: BTreeMap<OsdId, EntityAddrVec>,
-    /// OSDs' states to turn over; 0 means "up", as it once did.
+    /// State bits to toggle, by OSD; 0 toggles the bit "up", as old encodings require.
     pub new_state: BTreeMap<OsdId, OsdState>,
-    /// OSDs' weights, in 1/65536.
+    /// Weights of OSDs, in 1/65536.
     pub new_weight: BTreeMap<OsdId, u32>,
-    /// Temporary placements; an empty one ends it.
+    /// Temporary placements; an empty list removes one.
     pub new_pg_temp: BTreeMap<PgId, Vec<OsdId>>,
-    /// Temporary primaries; −1 ends it.
+    /// Temporary primaries; −1 removes one.
     pub new_primary_temp: BTreeMap<PgId, OsdId>,
-    /// OSDs' affinities, in 1/65536.
+    /// Primary affinities of OSDs, in 1/65536.
     pub new_primary_affinity: BTreeMap<OsdId, u32>,
-    /// Profiles of erasure codes.
+    /// Erasure code profiles.
     pub new_erasure_code_profiles: BTreeMap<Name, BTreeMap<Name, Name>>,
-    /// Profiles that go, in the order given.
+    /// Removed erasure code profiles, in their encoded order.
     pub old_erasure_code_profiles: Vec<Name>,
     /// Explicit placements.
     pub new_pg_upmap: BTreeMap<PgId, Vec<OsdId>>,
-    /// Explicit placements that go.
+    /// Removed explicit placements.
     pub old_pg_upmap: BTreeSet<PgId>,
-    /// Exchanges of single OSDs.
+    /// Replacements of single OSDs.
     pub new_pg_upmap_items: BTreeMap<PgId, Vec<(OsdId, OsdId)>>,
-    /// Exchanges that go.
+    /// Removed replacements.
     pub old_pg_upmap_items: BTreeSet<PgId>,
     /// Explicit primaries (release 18 and up).
     pub new_pg_upmap_primary: BTreeMap<PgId, OsdId>,
-    /// Explicit primaries that go.
+    /// Removed explicit primaries.
     pub old_pg_upmap_primary: BTreeSet<PgId>,
     /// Snapshots to remove.
     pub new_removed_snaps: BTreeMap<PoolId, SnapSet>,
     /// Snapshots whose removal is finished.
     pub new_purged_snaps: BTreeMap<PoolId, SnapSet>,
-    /// When an OSD went up or down; zero: not now.
+    /// The time at which an OSD went up or down; zero if none did in this epoch.
     pub new_last_up_change: UTime,
-    /// When an OSD went in or out; zero: not now.
+    /// The time at which an OSD went in or out; zero if none did in this epoch.
     pub new_last_in_change: UTime,
-    /// Addresses for heartbeats of OSDs that come up.
+    /// Heartbeat addresses on the cluster network, of OSDs that come up.
     pub new_hb_back_up: BTreeMap<OsdId, EntityAddrVec>,
-    /// The epochs that OSDs are known to have been up through.
+    /// The latest epochs through which OSDs are known to have been up.
     pub new_up_thru: BTreeMap<OsdId, Epoch>,
-    /// OSDs' last clean intervals.
+    /// The last clean intervals of OSDs.
     pub new_last_clean_interval: BTreeMap<OsdId, (Epoch, Epoch)>,
-    /// OSDs that are lost.
+    /// OSDs declared lost, with the epoch.
     pub new_lost: BTreeMap<OsdId, Epoch>,
-    /// Addresses to block.
+    /// Addresses to add to the blocklist.
     pub new_blocklist: AddrTimes,
-    /// Addresses to block no longer, in the order given.
+    /// Addresses to remove from the blocklist, in their encoded order.
     pub old_blocklist: Vec<EntityAddr>,
-    /// Addresses for other OSDs of OSDs that come up.
+    /// Addresses for other OSDs, of OSDs that come up.
     pub new_up_cluster: BTreeMap<OsdId, EntityAddrVec>,
-    /// The name of a snapshot of the whole cluster; empty.
+    /// The name of a snapshot of the whole cluster; always empty.
     pub cluster_snapshot: Name,
-    /// What OSDs call themselves.
+    /// UUIDs of OSDs.
     pub new_uuid: BTreeMap<OsdId, Uuid>,
-    /// OSDs' histories.
+    /// Extended histories of OSDs.
     pub new_xinfo: BTreeMap<OsdId, OsdXInfo>,
-    /// Addresses for heartbeats of OSDs that come up.
+    /// Heartbeat addresses on the client network, of OSDs that come up.
     pub new_hb_front_up: BTreeMap<OsdId, EntityAddrVec>,
-    /// What the map that this leads to is to be encoded with, for its checksum to fit `full_crc`.
+    /// The feature bits with which the resulting map must be encoded to match the checksum `full_crc`.
     pub encode_features: Features,
-    /// Fullness from which the cluster warns.
+    /// The fraction of used space from which the cluster warns.
     pub new_nearfull_ratio: Option<f32>,
-    /// Fullness from which writes stop.
+    /// The fraction of used space from which writes stop.
     pub new_full_ratio: Option<f32>,
-    /// Fullness from which backfilling stops.
+    /// The fraction of used space from which backfill stops.
     pub new_backfillfull_ratio: Option<f32>,
-    /// The oldest release that clients must be of.
+    /// The oldest release that clients may run.
     pub new_require_min_compat_client: Option<u8>,
-    /// The oldest release that OSDs must be of.
+    /// The oldest release that OSDs may run.
     pub new_require_osd_release: Option<u8>,
-    /// States below CRUSH buckets; 0 ends it.
+    /// State flags for CRUSH buckets; 0 removes them.
     pub new_crush_node_flags: BTreeMap<i32, u32>,
-    /// States of device classes; 0 ends it.
+    /// State flags for device classes; 0 removes them.
     pub new_device_class_flags: BTreeMap<i32, u32>,
     /// The state of stretch mode.
     pub new_stretch: Option<StretchMode>,
-    /// Networks to block.
+    /// Networks to add to the blocklist.
     pub new_range_blocklist: AddrTimes,
-    /// Networks to block no longer, in the order given.
+    /// Networks to remove from the blocklist, in their encoded order.
     pub old_range_blocklist: Vec<EntityAddr>,
-    /// Whether OSDs of the new kind may join.
+    /// A change of whether Crimson OSDs may join.
     pub allow_crimson: CrimsonChange,
-    /// The checksum of the map that this leads to; 0 where the writer could not know it.
+    /// The checksum of the resulting map; 0 if the writer did not know it.
     pub full_crc: u32,
 }
 
-/// A change of whether OSDs of the new kind may join.
+/// A change of whether Crimson OSDs may join.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CrimsonChange {
-    /// It stays as it is.
+    /// No change.
     #[default]
     None,
-    /// They may.
+    /// Crimson OSDs may join.
     Allow,
-    /// They may not.
+    /// Crimson OSDs may not join.
     Forbid,
 }
 
 impl Incremental {
-    /// A change of nothing that leads to `epoch`.
+    /// Creates an incremental that leads to `epoch` and changes nothing else.
     pub fn new(fsid: Uuid, epoch: Epoch) -> Self {
         Self {
             fsid,
@@ -207,8 +207,8 @@ impl Incremental {
         }
     }
 
-    /// The incremental as a monitor with `self.encode_features` writes it, checksums included: fill
-    /// `full_crc` first.
+    /// Encodes the incremental in the form that a monitor with `self.encode_features` writes, with
+    /// checksums. The caller sets `full_crc` first.
     pub fn encode(&self) -> Bytes {
         let front = |w: &mut Writer| {
             self.encode_for_clients(w);
@@ -217,10 +217,10 @@ impl Incremental {
         sealed::seal(front, |w| w.u32(self.full_crc)).0
     }
 
-    /// Reads an incremental and checks its checksum.
+    /// Decodes an incremental and verifies its checksum.
     ///
     /// # Errors
-    /// Damage, or an incremental older than release 16 writes it.
+    /// Malformed bytes, or an incremental in a form older than release 16.
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let (mut inc, _, mut tail) = sealed::open("OSDMap::Incremental", bytes, |r| {
             let mut inc = r.versioned("OSDMap::Incremental client data", 8, 9, Self::decode_for_clients)?;
@@ -410,8 +410,8 @@ impl Incremental {
     }
 }
 
-/// Stands for "no change" where a release is said. Half of the numbers are as good: they are negative to
-/// Ceph.
+/// The value for "no change" in a release field. Ceph treats the field as signed, so it accepts every
+/// value of 0x80 or more as "no change".
 const UNSAID_RELEASE: u8 = 0xff;
 
 fn decode_release(r: &mut Reader<'_>) -> Result<Option<u8>, DecodeError> {

@@ -34,115 +34,116 @@ use crate::{Name, PgPool, SnapSet};
 
 /// The state of a cluster's OSDs and pools in one epoch.
 ///
-/// The fields are open because a map is data; what belongs together in number (the OSDs' states and weights)
-/// is not, and is changed by methods. A map is meant to be shared: to change it, change a copy.
+/// The fields are public because a map is data. The exceptions are the per-OSD tables (states, weights,
+/// …), which must have equal lengths and are changed by methods. A map is meant to be shared: to change
+/// it, clone it and change the clone.
 #[derive(Clone, Debug, PartialEq)]
 pub struct OsdMap {
-    /// The cluster.
+    /// The cluster's id.
     pub fsid: Uuid,
     /// The map's version.
     pub epoch: Epoch,
-    /// When the cluster was made.
+    /// The time at which the cluster was created.
     pub created: UTime,
-    /// When this epoch was made.
+    /// The time at which this epoch was created.
     pub modified: UTime,
     /// Pools.
     pub pools: BTreeMap<PoolId, PgPool>,
-    /// Their names.
+    /// Names of the pools.
     pub pool_names: BTreeMap<PoolId, Name>,
-    /// The highest pool number ever given out.
+    /// The highest pool number ever used.
     pub pool_max: PoolId,
-    /// Flags of the whole cluster.
+    /// Cluster-wide flags.
     pub flags: MapFlags,
     osd_state: Vec<OsdState>,
     osd_weight: Vec<u32>,
     osds: Vec<Osd>,
-    /// `None` while every OSD has the default.
+    /// `None` while every OSD has the default affinity.
     primary_affinity: Option<Vec<u32>>,
-    /// Placements that hold instead of CRUSH's until backfilling is done.
+    /// Temporary placements, which replace those of CRUSH until backfill completes.
     pub pg_temp: BTreeMap<PgId, Vec<OsdId>>,
-    /// Primaries that hold instead of the first OSD.
+    /// Temporary primaries, which replace the first OSD.
     pub primary_temp: BTreeMap<PgId, OsdId>,
     /// Explicit placements.
     pub pg_upmap: BTreeMap<PgId, Vec<OsdId>>,
-    /// Exchanges of single OSDs, from and to, applied one after the other.
+    /// Replacements of single OSDs, as pairs (from, to) that are applied in order.
     pub pg_upmap_items: BTreeMap<PgId, Vec<(OsdId, OsdId)>>,
     /// Explicit primaries (release 18 and up).
     pub pg_upmap_primaries: BTreeMap<PgId, OsdId>,
-    /// How data is placed.
+    /// The CRUSH map.
     pub crush: Arc<CrushMap>,
-    /// How often the CRUSH map has changed.
+    /// The number of changes of the CRUSH map.
     pub crush_version: u32,
-    /// Profiles of erasure codes.
+    /// Erasure code profiles.
     pub erasure_code_profiles: BTreeMap<Name, BTreeMap<Name, Name>>,
     /// Snapshots removed in this epoch, by pool.
     pub new_removed_snaps: BTreeMap<PoolId, SnapSet>,
-    /// Snapshots whose removal was finished in this epoch, by pool.
+    /// Snapshots whose removal completed in this epoch, by pool.
     pub new_purged_snaps: BTreeMap<PoolId, SnapSet>,
     /// Snapshots being removed, by pool.
     pub removed_snaps_queue: BTreeMap<PoolId, SnapSet>,
-    /// When an OSD last went up or down.
+    /// The last time an OSD went up or down.
     pub last_up_change: UTime,
-    /// When an OSD last went in or out.
+    /// The last time an OSD went in or out.
     pub last_in_change: UTime,
-    /// Addresses that may not talk to OSDs.
+    /// Addresses that must not access OSDs.
     pub blocklist: Blocklist,
     /// The epoch of `cluster_snapshot`.
     pub cluster_snapshot_epoch: Epoch,
-    /// The name of a snapshot of the whole cluster; empty.
+    /// The name of a snapshot of the whole cluster; always empty.
     pub cluster_snapshot: Name,
-    /// Fullness from which the cluster warns.
+    /// The fraction of used space from which the cluster warns.
     pub nearfull_ratio: f32,
-    /// Fullness from which writes stop.
+    /// The fraction of used space from which writes stop.
     pub full_ratio: f32,
-    /// Fullness from which backfilling stops.
+    /// The fraction of used space from which backfill stops.
     pub backfillfull_ratio: f32,
-    /// The oldest release that clients must be of; 0: not said.
+    /// The oldest release that clients may run; 0 if not set.
     pub require_min_compat_client: u8,
-    /// The oldest release that OSDs must be of.
+    /// The oldest release that OSDs may run.
     pub require_osd_release: u8,
-    /// States that hold for all OSDs below a CRUSH bucket.
+    /// State flags that apply to all OSDs below a CRUSH bucket.
     pub crush_node_flags: BTreeMap<i32, u32>,
-    /// States that hold for all OSDs of a device class.
+    /// State flags that apply to all OSDs of a device class.
     pub device_class_flags: BTreeMap<i32, u32>,
-    /// For clusters over two sites.
+    /// The state of stretch mode, for clusters on two sites.
     pub stretch: StretchMode,
-    /// Whether OSDs of the new kind may join.
+    /// Whether Crimson OSDs may join.
     pub allow_crimson: bool,
 }
 
-/// Flags of the whole cluster (`CEPH_OSDMAP_*` in `src/include/rados.h`).
+/// Cluster-wide flags (`CEPH_OSDMAP_*` in `src/include/rados.h`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct MapFlags(pub u32);
 
 impl MapFlags {
-    /// Some OSD is full; before release 14.
+    /// An OSD is full; used before release 14.
     pub const FULL: Self = Self(1 << 1);
-    /// Reads wait.
+    /// Reads are paused.
     pub const PAUSERD: Self = Self(1 << 2);
-    /// Writes wait.
+    /// Writes are paused.
     pub const PAUSEWR: Self = Self(1 << 3);
-    /// No OSD goes up.
+    /// OSDs are not marked up.
     pub const NOUP: Self = Self(1 << 5);
-    /// No OSD goes down.
+    /// OSDs are not marked down.
     pub const NODOWN: Self = Self(1 << 6);
-    /// No OSD goes out by itself.
+    /// OSDs are not marked out automatically.
     pub const NOOUT: Self = Self(1 << 7);
-    /// No OSD comes in by itself.
+    /// OSDs are not marked in automatically.
     pub const NOIN: Self = Self(1 << 8);
-    /// Objects sort by their reversed hash's bits.
+    /// Objects are sorted by their bit-reversed hash.
     pub const SORTBITWISE: Self = Self(1 << 15);
-    /// Nothing is scrubbed unless it is asked for.
+    /// No scrubs except on request.
     pub const NOSCRUB: Self = Self(1 << 11);
-    /// Nothing is scrubbed deeply unless it is asked for.
+    /// No deep scrubs except on request.
     pub const NODEEP_SCRUB: Self = Self(1 << 12);
-    /// Said releases 10, 11 and 12 once; cleared since 12.
+    /// Formerly marked releases 10, 11 and 12; cleared since release 12.
     const LEGACY_REQUIRE: Self = Self(1 << 16 | 1 << 17 | 1 << 18);
-    /// Deleting is recovered separately.
+    /// Recovery handles deletions separately.
     pub const RECOVERY_DELETES: Self = Self(1 << 19);
     /// Snapshot directories have been purged.
     pub const PURGED_SNAPDIRS: Self = Self(1 << 20);
-    /// PG logs have a hard limit.
+    /// Placement group logs have a hard length limit.
     pub const PGLOG_HARDLIMIT: Self = Self(1 << 22);
 
     /// Whether all flags of `other` are set.
@@ -150,17 +151,18 @@ impl MapFlags {
         self.0 & other.0 == other.0
     }
 
-    /// With the flags of `other` set too.
+    /// Returns the flags with those of `other` set.
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// With the flags of `other` cleared.
+    /// Returns the flags with those of `other` cleared.
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// With the flags that follow from the release that OSDs must be of, whatever was encoded.
+    /// Returns the flags with those that the required OSD release implies, regardless of the encoded
+    /// flags.
     fn implied_by_release(self, release: u8) -> Self {
         const LUMINOUS: u8 = 12;
         const NAUTILUS: u8 = 14;
@@ -175,27 +177,27 @@ impl MapFlags {
     }
 }
 
-/// The state of a cluster over two sites and a tiebreaker.
+/// The state of a cluster on two sites with a tiebreaker.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StretchMode {
-    /// Whether it is on.
+    /// Whether stretch mode is enabled.
     pub enabled: bool,
-    /// How many sites there are.
+    /// The number of sites.
     pub bucket_count: u32,
-    /// How many of them are missing.
+    /// The number of sites that are missing.
     pub degraded: u32,
-    /// Whether one is coming back.
+    /// Nonzero while a site is recovering.
     pub recovering: u32,
     /// The CRUSH type of a site.
     pub bucket: i32,
 }
 
-/// A map as bytes, with the checksum that stands in them.
+/// An encoded map and the checksum that it contains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncodedOsdMap {
-    /// What goes over the wire.
+    /// The encoded map.
     pub bytes: Bytes,
-    /// The checksum of the map, which an incremental that leads to it names as `full_crc`.
+    /// The checksum of the map; an incremental that leads to this map has it as `full_crc`.
     pub crc: u32,
 }
 
@@ -244,11 +246,11 @@ impl Default for OsdMap {
 }
 
 impl OsdMap {
-    /// A weight of "all in" and the default primary affinity, in 1/65536.
+    /// The weight of an OSD that accepts its full share, and the default primary affinity, in 1/65536.
     pub const WEIGHT_IN: u32 = 0x1_0000;
 
-    /// A weight or an affinity as maps hold it, in 1/65,536. What is below zero is 0; what is too much is the
-    /// most that there is.
+    /// Converts a weight or an affinity to the form of maps, in 1/65,536. The result saturates at 0 and
+    /// at `u32::MAX`.
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
@@ -258,7 +260,7 @@ impl OsdMap {
         (weight * f64::from(Self::WEIGHT_IN)) as u32
     }
 
-    /// One more than the highest OSD number.
+    /// The number of OSD entries: one more than the highest possible OSD number.
     pub fn max_osd(&self) -> usize {
         self.osds.len()
     }
@@ -268,12 +270,12 @@ impl OsdMap {
         (0..self.max_osd().saturating_as::<i32>()).map(OsdId).filter(|osd| self.exists(*osd))
     }
 
-    /// What is known of an OSD that exists.
+    /// Returns the data of an OSD, if the OSD exists.
     pub fn osd(&self, osd: OsdId) -> Option<&Osd> {
         self.osds.get(index(osd)?).filter(|_| self.exists(osd))
     }
 
-    /// An OSD's state; nothing for one beyond the map.
+    /// Returns an OSD's state; the default, empty state for a number beyond the map.
     #[inline]
     pub fn state(&self, osd: OsdId) -> OsdState {
         index(osd).and_then(|i| self.osd_state.get(i)).copied().unwrap_or_default()
@@ -285,29 +287,29 @@ impl OsdMap {
         self.state(osd).has(OsdState::EXISTS)
     }
 
-    /// Whether the OSD exists and runs.
+    /// Whether the OSD exists and is up.
     #[inline]
     pub fn is_up(&self, osd: OsdId) -> bool {
         self.state(osd).has(OsdState::EXISTS.with(OsdState::UP))
     }
 
-    /// Whether the OSD exists and takes data.
+    /// Whether the OSD exists and is in: its weight is not 0.
     pub fn is_in(&self, osd: OsdId) -> bool {
         self.exists(osd) && self.weight(osd) != 0
     }
 
-    /// How much of its share an OSD takes, in 1/65536; 0 means out.
+    /// The fraction of its share that an OSD accepts, in 1/65536; 0 means out.
     pub fn weight(&self, osd: OsdId) -> u32 {
         index(osd).and_then(|i| self.osd_weight.get(i)).copied().unwrap_or(0)
     }
 
-    /// How much of its share as a primary an OSD takes, in 1/65536.
+    /// The fraction of its share of primaries that an OSD accepts, in 1/65536.
     pub fn primary_affinity(&self, osd: OsdId) -> u32 {
         let affinities = self.primary_affinity.as_deref().unwrap_or_default();
         index(osd).and_then(|i| affinities.get(i)).copied().unwrap_or(Self::WEIGHT_IN)
     }
 
-    /// The addresses that clients reach an OSD at, if it is up.
+    /// The addresses at which clients reach an OSD, if it is up.
     pub fn client_addrs(&self, osd: OsdId) -> Option<&EntityAddrVec> {
         self.osd(osd).filter(|_| self.is_up(osd)).map(|osd| &osd.client_addrs)
     }
@@ -328,7 +330,7 @@ impl OsdMap {
         self.pool_names.get(&pool)
     }
 
-    /// Changes how many OSDs there is room for. New ones do not exist yet.
+    /// Sets the number of OSD entries. New entries are OSDs that do not exist yet.
     pub fn set_max_osd(&mut self, max_osd: usize) {
         self.osd_state.resize(max_osd, OsdState::default());
         self.osd_weight.resize(max_osd, 0);
@@ -338,18 +340,18 @@ impl OsdMap {
         }
     }
 
-    /// An OSD's state, to be changed. `None` beyond the map.
+    /// The state of an OSD, for changes; `None` for a number beyond the map.
     pub fn state_mut(&mut self, osd: OsdId) -> Option<&mut OsdState> {
         self.osd_state.get_mut(index(osd)?)
     }
 
-    /// What is known of an OSD, to be changed. `None` beyond the map.
+    /// The data of an OSD, for changes; `None` for a number beyond the map.
     pub fn osd_mut(&mut self, osd: OsdId) -> Option<&mut Osd> {
         self.osds.get_mut(index(osd)?)
     }
 
-    /// Says how much of its share an OSD takes, in 1/65536. One that takes some exists. Nothing happens
-    /// beyond the map.
+    /// Sets the fraction of its share that an OSD accepts, in 1/65536. A nonzero weight also marks the
+    /// OSD as existing. Does nothing for a number beyond the map.
     pub fn set_weight(&mut self, osd: OsdId, weight: u32) {
         let Some(index) = index(osd).filter(|i| *i < self.max_osd()) else { return };
         self.osd_weight[index] = weight;
@@ -358,7 +360,8 @@ impl OsdMap {
         }
     }
 
-    /// Says how much of its share as a primary an OSD takes, in 1/65536. Nothing happens beyond the map.
+    /// Sets the fraction of its share of primaries that an OSD accepts, in 1/65536. Does nothing for a
+    /// number beyond the map.
     pub fn set_primary_affinity(&mut self, osd: OsdId, affinity: u32) {
         let max_osd = self.max_osd();
         let Some(index) = index(osd).filter(|i| *i < max_osd) else { return };
@@ -367,7 +370,7 @@ impl OsdMap {
     }
 }
 
-/// An OSD's place in the map's tables.
+/// The index of an OSD in the map's tables; `None` for a negative number.
 #[inline]
 fn index(osd: OsdId) -> Option<usize> {
     usize::try_from(osd.0).ok()

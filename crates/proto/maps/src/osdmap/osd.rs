@@ -2,49 +2,49 @@
 
 use loligo_wire::{Decode, DecodeError, Encode, EntityAddrVec, Epoch, Reader, UTime, Uuid, Writer};
 
-/// What an OSD is doing (`CEPH_OSD_*` in `src/include/rados.h`).
+/// State bits of an OSD (`CEPH_OSD_*` in `src/include/rados.h`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct OsdState(pub u32);
 
 impl OsdState {
-    /// It exists.
+    /// The OSD exists.
     pub const EXISTS: Self = Self(1);
-    /// It runs.
+    /// The OSD is up.
     pub const UP: Self = Self(1 << 1);
-    /// It was taken out automatically.
+    /// The OSD was marked out automatically.
     pub const AUTOOUT: Self = Self(1 << 2);
-    /// It has never been in.
+    /// The OSD has never been in.
     pub const NEW: Self = Self(1 << 3);
-    /// It has no space left.
+    /// The OSD has no space left.
     pub const FULL: Self = Self(1 << 4);
-    /// It has little space left.
+    /// The OSD has little space left.
     pub const NEARFULL: Self = Self(1 << 5);
-    /// It has too little space left to be backfilled.
+    /// The OSD has too little space left for backfill.
     pub const BACKFILLFULL: Self = Self(1 << 6);
-    /// Its data is lost and its number may be used again.
+    /// The OSD's data is lost; its number may be reused.
     pub const DESTROYED: Self = Self(1 << 7);
-    /// It shall not come up.
+    /// The OSD must not be marked up.
     pub const NOUP: Self = Self(1 << 8);
-    /// It was stopped on purpose.
+    /// The OSD was stopped on purpose.
     pub const STOP: Self = Self(1 << 12);
 
-    /// Whether all of `other` is set.
+    /// Whether all bits of `other` are set.
     #[inline]
     pub fn has(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// With `other` set too.
+    /// Returns the state with the bits of `other` set.
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// With `other` cleared.
+    /// Returns the state with the bits of `other` cleared.
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// With `other` turned over, as incrementals change states.
+    /// Returns the state with the bits of `other` toggled, which is how incrementals change states.
     pub const fn toggled(self, other: Self) -> Self {
         Self(self.0 ^ other.0)
     }
@@ -63,39 +63,39 @@ impl Decode for OsdState {
     }
 }
 
-/// What a map knows of an OSD besides state, weight and affinity.
+/// The data of an OSD in a map, except state, weight and affinity.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Osd {
-    /// Where clients reach it.
+    /// Addresses at which clients reach the OSD.
     pub client_addrs: EntityAddrVec,
-    /// Where other OSDs reach it.
+    /// Addresses at which other OSDs reach the OSD.
     pub cluster_addrs: EntityAddrVec,
-    /// Where it listens for heartbeats on the cluster's network.
+    /// Heartbeat addresses on the cluster network.
     pub hb_back_addrs: EntityAddrVec,
-    /// Where it listens for heartbeats on the clients' network.
+    /// Heartbeat addresses on the client network.
     pub hb_front_addrs: EntityAddrVec,
-    /// What it calls itself.
+    /// The OSD's UUID.
     pub uuid: Uuid,
-    /// Since when it has been doing what.
+    /// The OSD's history.
     pub info: OsdInfo,
-    /// More of that.
+    /// The OSD's extended history.
     pub xinfo: OsdXInfo,
 }
 
 /// An OSD's history in epochs (`osd_info_t`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OsdInfo {
-    /// Start of the last interval that ended cleanly.
+    /// Start of the last clean interval.
     pub last_clean_begin: Epoch,
-    /// Its end.
+    /// End of the last clean interval.
     pub last_clean_end: Epoch,
-    /// When it last came up.
+    /// The epoch in which the OSD last came up.
     pub up_from: Epoch,
-    /// The last epoch that it is known to have been up through.
+    /// The latest epoch through which the OSD is known to have been up.
     pub up_thru: Epoch,
-    /// When it last went down.
+    /// The epoch in which the OSD last went down.
     pub down_at: Epoch,
-    /// When it was declared lost.
+    /// The epoch in which the OSD was declared lost.
     pub lost_at: Epoch,
 }
 
@@ -114,7 +114,7 @@ impl Encode for OsdInfo {
 impl Decode for OsdInfo {
     const MIN_LEN: usize = 25;
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.skip(1)?; // a version without a length, which can never be raised
+        r.skip(1)?; // a version without a length, so the format can never be extended
         Ok(Self {
             last_clean_begin: r.get()?,
             last_clean_end: r.get()?,
@@ -126,22 +126,22 @@ impl Decode for OsdInfo {
     }
 }
 
-/// More of an OSD's history (`osd_xinfo_t`).
+/// An OSD's extended history (`osd_xinfo_t`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OsdXInfo {
-    /// When it last went down.
+    /// The time at which the OSD last went down.
     pub down_stamp: UTime,
-    /// How probable it is that a failure report is a false one, in 1/(2³² − 1).
+    /// The estimated probability that a failure report about the OSD is false, in 1/(2³² − 1).
     pub laggy_probability: u32,
-    /// How long it is unresponsive then, in seconds.
+    /// The estimated duration of an unresponsive phase, in seconds.
     pub laggy_interval_s: u32,
-    /// The feature bits it came up with.
+    /// The OSD's feature bits when it came up.
     pub features: u64,
-    /// Its weight before it was taken out automatically.
+    /// The weight before the OSD was marked out automatically.
     pub old_weight: u32,
-    /// When it last looked for snapshots that were not purged.
+    /// The time of the OSD's last scrub for purged snapshots.
     pub last_purged_snaps_scrub: UTime,
-    /// When it was confirmed dead.
+    /// The epoch in which the OSD was confirmed dead.
     pub dead_epoch: Epoch,
 }
 

@@ -1,7 +1,8 @@
-//! From a placement group to the OSDs that serve it.
+//! Mapping of placement groups to the OSDs that serve them.
 //!
-//! In order: CRUSH gives raw OSDs; upmaps exchange some; what is down goes ("up"); affinity chooses the
-//! primary; a temporary placement, while there is one, holds instead of all that ("acting").
+//! The steps are: CRUSH yields the raw set of OSDs; upmaps replace some of them; OSDs that are down are
+//! removed, which yields the up set; primary affinity chooses the primary. A temporary placement, while
+//! it exists, replaces the result, which yields the acting set.
 
 use std::cell::RefCell;
 
@@ -12,53 +13,55 @@ use super::OsdMap;
 use crate::PgPool;
 use crate::crush::{ITEM_NONE, Rule, Workspace, hash32_2};
 
-/// The OSDs of a placement group in order. In an erasure-coded pool the order is the shards', and [`HOLE`]
-/// stands for a shard that nobody has.
+/// The OSDs of a placement group, in order. In an erasure-coded pool the position is the shard, and
+/// [`HOLE`] marks a shard without an OSD.
 pub type OsdSet = SmallVec<[OsdId; 8]>;
 
-/// Stands for nobody in an [`OsdSet`].
+/// The entry of an [`OsdSet`] for "no OSD".
 pub const HOLE: OsdId = OsdId(ITEM_NONE);
 
 /// The OSDs of a placement group.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UpActing {
-    /// Those that should serve it and are up.
+    /// The OSDs that the map assigns to the group and that are up.
     pub up: OsdSet,
-    /// The primary among them.
+    /// The primary of the up set.
     pub up_primary: Option<OsdId>,
-    /// Those that do serve it.
+    /// The OSDs that serve the group.
     pub acting: OsdSet,
-    /// The primary among them: where clients send their operations.
+    /// The primary of the acting set, to which clients send their operations.
     pub acting_primary: Option<OsdId>,
 }
 
 thread_local! {
-    /// So that placing does not allocate.
+    /// Reused by all placements of a thread, so that they do not allocate.
     static WORKSPACE: RefCell<Workspace> = RefCell::default();
 }
 
 impl OsdMap {
-    /// The placement group of an object, with the object's full hash as its seed. `None` if there is no such
-    /// pool.
+    /// Returns the placement group of an object, with the object's full hash as its seed. `None` if the
+    /// pool does not exist.
     ///
-    /// `key` is the locator key; empty, the name is hashed. Allocates nothing; costs the hash of the name.
+    /// `key` is the locator key; if it is empty, the name is hashed. Costs one hash of the name;
+    /// allocates nothing.
     #[inline]
     pub fn object_to_pg(&self, pool: PoolId, namespace: &[u8], key: &[u8], name: &[u8]) -> Option<PgId> {
         let seed = self.pool(pool)?.hash_object(namespace, key, name);
         Some(PgId { pool, seed })
     }
 
-    /// Folds a full hash as seed into the pool's placement groups (`raw_pg_to_pg`). `None` if there is no
-    /// such pool.
+    /// Folds the full hash in the seed to the pool's placement groups (`raw_pg_to_pg`). `None` if the
+    /// pool does not exist.
     #[inline]
     pub fn raw_pg_to_pg(&self, pg: PgId) -> Option<PgId> {
         Some(PgId { seed: self.pool(pg.pool)?.fold(pg.seed), ..pg })
     }
 
-    /// The OSDs of a placement group, whose seed may be a full hash. Nobody if there is no such pool.
+    /// Returns the OSDs of a placement group, whose seed may be a full hash. The sets are empty if the
+    /// pool does not exist.
     ///
-    /// Costs a CRUSH placement, a few microseconds in a usual map; see [`Targets`](super::Targets) for a
-    /// cache.
+    /// Costs one CRUSH placement, a few microseconds in a typical map; [`Targets`](super::Targets)
+    /// caches the results.
     pub fn pg_to_up_acting(&self, pg: PgId) -> UpActing {
         let Some(pool) = self.pool(pg.pool) else { return UpActing::default() };
         let folded = PgId { seed: pool.fold(pg.seed), ..pg };
@@ -71,13 +74,13 @@ impl OsdMap {
         UpActing { up, up_primary, acting, acting_primary: temp_primary }
     }
 
-    /// What CRUSH alone gives for a placement group: those of the OSDs that exist. Nobody if there is no such
-    /// pool.
+    /// Returns the OSDs that CRUSH alone yields for a placement group, limited to existing OSDs. The set
+    /// is empty if the pool does not exist.
     pub fn pg_to_raw(&self, pg: PgId) -> OsdSet {
         self.pool(pg.pool).map(|pool| self.raw(pool, pg.pool, pool.placement_seed(pg))).unwrap_or_default()
     }
 
-    /// The OSD that clients send a placement group's operations to.
+    /// Returns the OSD to which clients send a placement group's operations.
     pub fn acting_primary(&self, pg: PgId) -> Option<OsdId> {
         let pool = self.pool(pg.pool)?;
         let folded = PgId { seed: pool.fold(pg.seed), ..pg };
@@ -88,7 +91,7 @@ impl OsdMap {
         }
     }
 
-    /// Those that should serve it and are up, and their primary.
+    /// Returns the up set and its primary.
     fn up(&self, pool: &PgPool, pg: PgId, folded: PgId) -> (OsdSet, Option<OsdId>) {
         let seed = pool.placement_seed(pg);
         let mut osds = self.raw(pool, pg.pool, seed);
@@ -99,7 +102,7 @@ impl OsdMap {
         (osds, primary)
     }
 
-    /// What CRUSH gives.
+    /// Returns the existing OSDs that CRUSH yields.
     fn raw(&self, pool: &PgPool, id: PoolId, seed: u32) -> OsdSet {
         let args = self.crush.choose_args_for(id.0);
         let rule = usize::from(pool.crush_rule);
@@ -115,7 +118,8 @@ impl OsdMap {
         osds
     }
 
-    /// Whether the pool's rule is for such pools. Since release 17 every rule is for all.
+    /// Whether the pool's rule supports the pool's kind and size. Since release 17 every rule supports
+    /// every pool.
     fn rule_fits(&self, pool: &PgPool) -> bool {
         const QUINCY: u8 = 17;
         let fits =
@@ -146,13 +150,13 @@ impl OsdMap {
         }
     }
 
-    /// Whether an OSD that the map has takes no data: what disables an upmap to it.
+    /// Whether the map has an entry for the OSD with weight 0, which disables upmaps to the OSD.
     fn is_marked_out(&self, osd: OsdId) -> bool {
         usize::try_from(osd.0).is_ok_and(|osd| self.osd_weight.get(osd) == Some(&0))
     }
 
-    /// Chooses the primary so that each OSD declines its part of the placement groups. Who declines is taken
-    /// only if everyone does.
+    /// Chooses the primary so that each OSD declines the fraction of placement groups that its affinity
+    /// defines. An OSD that declines becomes primary only if all OSDs decline.
     fn apply_primary_affinity(
         &self,
         seed: u32,
@@ -178,8 +182,8 @@ impl OsdMap {
         }
     }
 
-    /// The temporary placement of which some OSD is up, and the temporary primary. Each may be there without
-    /// the other.
+    /// Returns the OSDs of the temporary placement that are up, and the temporary primary. Each may
+    /// exist without the other.
     fn temp(&self, pool: &PgPool, pg: PgId) -> (OsdSet, Option<OsdId>) {
         let mut osds = self.pg_temp.get(&pg).map_or_else(OsdSet::new, |osds| OsdSet::from_slice(osds));
         retain(pool, &mut osds, |osd| self.is_up(osd));
@@ -189,8 +193,8 @@ impl OsdMap {
 }
 
 impl PgPool {
-    /// Temporary placements of pools with shards that cannot become primary are stored with those shards
-    /// last. This puts every shard into its position.
+    /// Restores the shard order of a temporary placement. In pools with shards that cannot become
+    /// primary, temporary placements are stored with those shards last.
     fn undo_primary_first(&self, osds: OsdSet) -> OsdSet {
         if self.nonprimary_shards.is_empty() {
             return osds;
@@ -205,7 +209,7 @@ impl PgPool {
     }
 }
 
-/// Takes out who does not pass: in an erasure-coded pool that leaves a hole.
+/// Removes the OSDs that do not pass; in an erasure-coded pool each leaves a hole.
 fn retain(pool: &PgPool, osds: &mut OsdSet, pass: impl Fn(OsdId) -> bool) {
     if pool.can_shift_osds() {
         osds.retain(|osd| pass(*osd));

@@ -1,5 +1,5 @@
-//! The wrapper around full maps and incrementals: a versioned struct with a checksum of all its bytes but its
-//! own four.
+//! The wrapper around full maps and incrementals: a versioned struct with a checksum of all its bytes
+//! except the four of the checksum.
 
 use bytes::Bytes;
 use loligo_wire::crc::crc32c;
@@ -10,8 +10,8 @@ const COMPAT: u8 = 7;
 /// Version, compat and length.
 const ENVELOPE_LEN: usize = 6;
 
-/// Writes the wrapper: what `front` writes, the checksum, what `tail` writes. Returns the bytes and the
-/// checksum.
+/// Encodes the wrapper: the output of `front`, the checksum, and the output of `tail`. Returns the bytes
+/// and the checksum.
 pub(super) fn seal(front: impl FnOnce(&mut Writer), tail: impl FnOnce(&mut Writer)) -> (Bytes, u32) {
     let mut w = Writer::new();
     let mut crc_at = 0;
@@ -21,16 +21,16 @@ pub(super) fn seal(front: impl FnOnce(&mut Writer), tail: impl FnOnce(&mut Write
         w.u32(0);
         tail(w);
     });
-    // Only now are the lengths in the envelope final.
+    // The envelope's lengths, which the checksum covers, are final only now.
     let crc = crc_without(w.as_slice(), crc_at);
     w.patch_u32(crc_at, crc);
     (w.into_bytes(), crc)
 }
 
-/// Opens a wrapper that starts `bytes`; what follows it is ignored.
+/// Decodes a wrapper at the start of `bytes`; bytes after it are ignored.
 ///
-/// `front` reads what stands before the checksum. Returns what it made of it, the checksum, and a reader of
-/// what stands behind.
+/// `front` decodes the part before the checksum. Returns its result, the checksum, and a reader over the
+/// part after the checksum.
 pub(super) fn open<'a, T>(
     what: &'static str,
     bytes: &'a [u8],
@@ -56,7 +56,7 @@ pub(super) fn open<'a, T>(
     Ok((value, expected, r))
 }
 
-/// The checksum of all of `bytes` but the four at `at`, which were written or read before.
+/// Returns the checksum of `bytes` except for the four bytes at `at`, which must be within `bytes`.
 fn crc_without(bytes: &[u8], at: usize) -> u32 {
     crc32c(crc32c(u32::MAX, &bytes[..at]), &bytes[at + 4..])
 }

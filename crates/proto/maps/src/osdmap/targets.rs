@@ -1,4 +1,4 @@
-//! The table of placements of one epoch, filled as placement groups are looked up.
+//! A cache of one epoch's placements, filled by lookups.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,51 +10,55 @@ use super::OsdMap;
 use crate::pool::stable_mod;
 use crate::{ObjectHash, PgPool};
 
-/// Placement groups remembered in one epoch, at most: 16 MiB. Clusters have some ten thousand.
+/// The maximum number of placement groups cached for one epoch: 16 MiB. Typical clusters have about ten
+/// thousand.
 const PGS_MAX: u32 = 1 << 22;
 
-/// An OSD map that remembers where it has placed things: what a client asks on every operation.
+/// An OSD map with a cache of its placements, which clients consult for every operation.
 ///
-/// The first question about a placement group in an epoch costs a CRUSH placement, a few microseconds; every
-/// further one a hash of the name, a look-up of the pool and one relaxed load. Nothing is allocated, and
-/// threads do not wait for each other: two that ask first at the same time both compute, and get the same.
+/// The first lookup of a placement group in an epoch costs a CRUSH placement, a few microseconds. Each
+/// further lookup costs a hash of the name, a lookup of the pool and one relaxed load. Lookups do not
+/// allocate, and threads do not wait for each other: two threads with a first lookup at the same time
+/// both compute the same result.
 ///
-/// Takes four bytes per placement group, and is made anew for each epoch.
+/// The cache uses four bytes per placement group. A new one is created for each epoch.
 #[derive(Debug)]
 pub struct Targets {
     map: Arc<OsdMap>,
     pools: BTreeMap<PoolId, PoolTargets>,
 }
 
-/// What it takes to find an object of one pool, together: one look-up per operation.
+/// The data needed to locate an object of one pool, stored together so that an operation needs one
+/// lookup.
 #[derive(Debug)]
 struct PoolTargets {
     object_hash: ObjectHash,
     pg_num: u32,
-    /// By folded seed; empty if there are too many to remember.
+    /// Cached primaries by folded seed; empty if the pool does not fit into the cache.
     primaries: Box<[AtomicU32]>,
 }
 
-/// Where an object is.
+/// The location of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Its placement group.
     pub pg: PgId,
-    /// Its full hash, of which the group's seed is a folded part.
+    /// The object's full hash; the group's seed is derived from it by folding.
     pub hash: u32,
-    /// Where to send its operations; `None` while nobody serves the group.
+    /// The OSD to send operations to; `None` while no OSD serves the group.
     pub primary: Option<OsdId>,
 }
 
-/// What is remembered of a placement group: nothing yet, or [`remember`]ed.
+/// The cache entry of a placement group that was not looked up yet. Other entries are results of
+/// [`remember`].
 const UNKNOWN: u32 = 0;
 
 impl Targets {
-    /// Starts remembering for a map.
+    /// Creates an empty cache for a map.
     pub fn new(map: Arc<OsdMap>) -> Self {
         let mut room = PGS_MAX;
         let mut pool_targets = |pool: &PgPool| {
-            // A pool that does not fit is computed each time.
+            // The placements of a pool that does not fit are computed at each lookup.
             let remembered = if pool.pg_num() <= room { pool.pg_num() } else { 0 };
             room -= remembered;
             PoolTargets {
@@ -72,8 +76,8 @@ impl Targets {
         &self.map
     }
 
-    /// Where an object is. `None` if there is no such pool. `key` is the locator key; empty, the name is
-    /// hashed.
+    /// Returns the location of an object. `None` if the pool does not exist. `key` is the locator key;
+    /// if it is empty, the name is hashed.
     #[inline]
     pub fn target(&self, pool: PoolId, namespace: &[u8], key: &[u8], name: &[u8]) -> Option<Target> {
         let targets = self.pools.get(&pool)?;
@@ -81,13 +85,14 @@ impl Targets {
         Some(self.find(pool, targets, hash))
     }
 
-    /// Where objects with this full hash are. `None` if there is no such pool.
+    /// Returns the location of objects with this full hash. `None` if the pool does not exist.
     #[inline]
     pub fn target_of_hash(&self, pool: PoolId, hash: u32) -> Option<Target> {
         Some(self.find(pool, self.pools.get(&pool)?, hash))
     }
 
-    /// Where to send operations of a placement group, as [`OsdMap::acting_primary`].
+    /// Returns the OSD to which a placement group's operations are sent, as [`OsdMap::acting_primary`]
+    /// does.
     pub fn primary(&self, pg: PgId) -> Option<OsdId> {
         self.target_of_hash(pg.pool, pg.seed)?.primary
     }
@@ -113,7 +118,8 @@ impl Targets {
     }
 }
 
-/// 1 for nobody, else the OSD's number plus 2. OSDs' numbers are below 2³¹.
+/// Encodes a cache entry: 1 for no primary, otherwise the OSD's number plus 2. OSD numbers are below
+/// 2³¹.
 fn remember(primary: Option<OsdId>) -> u32 {
     primary.map_or(1, |osd| osd.0.cast_unsigned().wrapping_add(2))
 }

@@ -1,4 +1,4 @@
-//! The first map of a cluster and its changes, as our own server makes them.
+//! Tests of the first map of a cluster and its changes, as this project's server makes them.
 
 use std::sync::Arc;
 

@@ -3,7 +3,7 @@
 //! | version | written by | adds |
 //! |---|---|---|
 //! | 29 | 16 to 19 | |
-//! | 30 | 16 to 18, pools of stretch clusters | what peering demands |
+//! | 30 | 16 to 18, pools of stretch clusters | conditions of peering |
 //! | 31 | | the same, optional |
 //! | 32 | 20 | shards that cannot become primary |
 
@@ -15,7 +15,7 @@ use super::{PeeringCrush, PgMergeMeta, PgPool, PoolFlags, PoolKind, PoolSnap, Sh
 use crate::{Features, ObjectHash};
 
 impl PgPool {
-    /// Appends the pool as a monitor with these features writes it.
+    /// Appends the pool in the form that a monitor with these features writes.
     pub fn encode(&self, writer: Features, w: &mut Writer) {
         let version = match self.peering_crush {
             _ if writer.has(features::SERVER_TENTACLE) => 32,
@@ -37,7 +37,7 @@ impl PgPool {
         w.u8(self.object_hash.0);
         w.u32(self.pg_num);
         w.u32(self.pgp_num);
-        w.zeros(8); // were the numbers of "localized" PGs
+        w.zeros(8); // formerly the numbers of "localized" PGs
         w.put(&self.last_change);
         w.put(&self.snap_seq);
         w.put(&self.snap_epoch);
@@ -45,7 +45,7 @@ impl PgPool {
         w.put(&self.removed_snaps);
         w.u64(self.auid);
         w.u64(self.flags.0);
-        w.u32(0); // was crash_replay_interval
+        w.u32(0); // formerly crash_replay_interval
         w.u8(self.min_size);
         w.u64(self.quota_max_bytes);
         w.u64(self.quota_max_objects);
@@ -90,7 +90,7 @@ impl PgPool {
         w.u32(self.pg_num_target);
         w.u32(self.pgp_num_target);
         w.u32(self.pg_num_pending);
-        w.zeros(8); // were two epochs of the last merge
+        w.zeros(8); // formerly two epochs of the last merge
         w.put(&self.last_force_op_resend);
         w.u8(self.pg_autoscale_mode);
         w.put(&self.last_pg_merge_meta);
@@ -203,7 +203,7 @@ impl Decode for PgPool {
     }
 }
 
-/// Reads a versioned struct as it stands, envelope included.
+/// Returns the bytes of a versioned struct, envelope included.
 fn decode_envelope(r: &mut Reader<'_>) -> Result<Bytes, DecodeError> {
     let from = r.rest();
     r.skip(2)?;
@@ -280,7 +280,8 @@ impl Decode for PeeringCrush {
     }
 }
 
-/// Two words of 64 bits, each in groups of seven bits from the lowest on, all but a word's last group marked.
+/// Encodes two 64-bit words as varints: groups of seven bits, lowest first, with the high bit set in all
+/// but the last group of a word.
 impl Encode for ShardSet {
     fn encode(&self, w: &mut Writer) {
         for mut word in [self.0.wrapping_as::<u64>(), (self.0 >> 64).wrapping_as::<u64>()] {

@@ -14,14 +14,14 @@ pub use opts::{PoolOpt, PoolOptKey, PoolOpts};
 use crate::crush::hash32_2;
 use crate::{Name, ObjectHash, SnapSet};
 
-/// How a pool keeps its data safe.
+/// The redundancy scheme of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct PoolKind(pub u8);
 
 impl PoolKind {
-    /// Whole copies.
+    /// Each object is stored as full copies.
     pub const REPLICATED: Self = Self(1);
-    /// Shards of an erasure code.
+    /// Each object is stored as shards of an erasure code.
     pub const ERASURE: Self = Self(3);
 }
 
@@ -30,9 +30,10 @@ impl PoolKind {
 pub struct PoolFlags(pub u64);
 
 impl PoolFlags {
-    /// The pool's number is hashed into the placement, so that pools do not pile up on the same devices.
+    /// The pool's number is hashed into the placement, so that different pools do not use the same
+    /// devices for the same placement groups.
     pub const HASHPSPOOL: Self = Self(1);
-    /// No space left.
+    /// The pool has no space left.
     pub const FULL: Self = Self(1 << 1);
     /// The erasure-coded pool allows overwrites.
     pub const EC_OVERWRITES: Self = Self(1 << 2);
@@ -42,27 +43,27 @@ impl PoolFlags {
     pub const NOPGCHANGE: Self = Self(1 << 5);
     /// The size cannot be changed.
     pub const NOSIZECHANGE: Self = Self(1 << 6);
-    /// Its objects are not scrubbed.
+    /// Objects are not scrubbed.
     pub const NOSCRUB: Self = Self(1 << 8);
-    /// Its objects are not scrubbed deeply.
+    /// Objects are not deep-scrubbed.
     pub const NODEEP_SCRUB: Self = Self(1 << 9);
-    /// Its quota is used up.
+    /// The pool's quota is exhausted.
     pub const FULL_QUOTA: Self = Self(1 << 10);
-    /// Little space left.
+    /// The pool has little space left.
     pub const NEARFULL: Self = Self(1 << 11);
-    /// Too little space left to be backfilled.
+    /// The pool has too little space left for backfill.
     pub const BACKFILLFULL: Self = Self(1 << 12);
-    /// Clients make snapshots themselves and send snap contexts.
+    /// Clients create snapshots themselves and send snapshot contexts.
     pub const SELFMANAGED_SNAPS: Self = Self(1 << 13);
-    /// Snapshots are of the whole pool.
+    /// Snapshots cover the whole pool.
     pub const POOL_SNAPS: Self = Self(1 << 14);
-    /// Its PGs are being created.
+    /// The pool's PGs are being created.
     pub const CREATING: Self = Self(1 << 15);
     /// Operations fail with EIO.
     pub const EIO: Self = Self(1 << 16);
-    /// Expected to become large.
+    /// The pool is expected to become large.
     pub const BULK: Self = Self(1 << 17);
-    /// The erasure-coded pool writes and reads parts of stripes (release 20).
+    /// The erasure-coded pool reads and writes parts of stripes (release 20).
     pub const EC_OPTIMIZATIONS: Self = Self(1 << 19);
 
     /// Whether all flags of `other` are set.
@@ -70,85 +71,85 @@ impl PoolFlags {
         self.0 & other.0 == other.0
     }
 
-    /// With the flags of `other` set too.
+    /// Returns the flags with those of `other` set.
     pub const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// With the flags of `other` cleared.
+    /// Returns the flags with those of `other` cleared.
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 }
 
-/// A pool as the OSD map describes it. Names and meanings are Ceph's.
+/// A pool in an OSD map. Names and meanings of the fields are Ceph's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PgPool {
     /// Replicated or erasure-coded.
     pub kind: PoolKind,
-    /// Copies, or shards.
+    /// The number of copies or shards.
     pub size: u8,
-    /// The fewest of them with which I/O goes on.
+    /// The minimum number of available copies or shards for I/O.
     pub min_size: u8,
-    /// The number of the CRUSH rule that places it.
+    /// The number of the pool's CRUSH rule.
     pub crush_rule: u8,
-    /// The hash of its objects' names.
+    /// The hash function for object names.
     pub object_hash: ObjectHash,
     pub(crate) pg_num: u32,
     pub(crate) pgp_num: u32,
-    /// Where `pg_num` is going.
+    /// The target of the change of `pg_num` in progress.
     pub pg_num_target: u32,
-    /// Where `pgp_num` is going.
+    /// The target of the change of `pgp_num` in progress.
     pub pgp_num_target: u32,
-    /// `pg_num` after the merge in progress.
+    /// The value of `pg_num` after the merge in progress.
     pub pg_num_pending: u32,
-    /// The epoch of the last change, but for snapshots.
+    /// The epoch of the last change other than of snapshots.
     pub last_change: Epoch,
-    /// The newest snapshot id given out.
+    /// The newest snapshot id in use.
     pub snap_seq: SnapId,
     /// The epoch of the last snapshot.
     pub snap_epoch: Epoch,
     /// Snapshots of the whole pool.
     pub snaps: BTreeMap<SnapId, PoolSnap>,
-    /// Snapshots removed before release 14; later ones are in the map's queue.
+    /// Snapshots removed before release 14; later removals are in the map's queue.
     pub removed_snaps: SnapSet,
-    /// Once the owner.
+    /// Formerly the owner.
     pub auid: u64,
-    /// Flags.
+    /// The pool's flags.
     pub flags: PoolFlags,
-    /// Most bytes; 0: no limit.
+    /// The maximum number of bytes; 0: no limit.
     pub quota_max_bytes: u64,
-    /// Most objects; 0: no limit.
+    /// The maximum number of objects; 0: no limit.
     pub quota_max_objects: u64,
-    /// Cache tiers and their agent.
+    /// Settings of cache tiers and their agent.
     pub tier: Tiering,
-    /// Long out of use; kept.
+    /// Unused for a long time; kept for the encoding.
     pub properties: BTreeMap<Name, Name>,
-    /// Bytes of a full erasure-coded stripe; 0 for replicated pools.
+    /// The length in bytes of a full stripe of an erasure-coded pool; 0 for replicated pools.
     pub stripe_width: u32,
-    /// The profile in the OSD map that an erasure-coded pool was made with.
+    /// The profile in the OSD map with which an erasure-coded pool was created.
     pub erasure_code_profile: Name,
-    /// The epoch from which on clients must send operations again.
+    /// The epoch of the last change after which clients must resend operations.
     pub last_force_op_resend: Epoch,
-    /// The same for clients before release 14.
+    /// As `last_force_op_resend`, for clients before release 14.
     pub last_force_op_resend_prenautilus: Epoch,
-    /// The same for clients before release 12.
+    /// As `last_force_op_resend`, for clients before release 12.
     pub last_force_op_resend_preluminous: Epoch,
-    /// A hint from who made the pool.
+    /// A hint given when the pool was created.
     pub expected_num_objects: u64,
-    /// Whether reads go to all shards at once.
+    /// Whether reads are sent to all shards at once.
     pub fast_read: bool,
-    /// Settings that few pools have.
+    /// Optional settings, which few pools have.
     pub opts: PoolOpts,
-    /// Who uses the pool, with their own settings.
+    /// The applications that use the pool, with their own settings.
     pub application_metadata: BTreeMap<Name, BTreeMap<Name, Name>>,
-    /// When the pool was made.
+    /// The time at which the pool was created.
     pub create_time: UTime,
-    /// 0 off, 1 warn, 2 on, 255 unknown.
+    /// The autoscaler's mode: 0 off, 1 warn, 2 on, 255 unknown.
     pub pg_autoscale_mode: u8,
     /// The last merge of two PGs.
     pub last_pg_merge_meta: PgMergeMeta,
-    /// What a pool of a stretch cluster demands of its PGs' peering.
+    /// The conditions of peering for a pool of a stretch cluster.
     pub peering_crush: Option<PeeringCrush>,
     /// Shards that cannot become primary (release 20).
     pub nonprimary_shards: ShardSet,
@@ -157,11 +158,11 @@ pub struct PgPool {
 /// A snapshot of a whole pool (`pool_snap_info_t`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolSnap {
-    /// Its id.
+    /// The snapshot's id.
     pub id: SnapId,
-    /// When it was made.
+    /// The time of the snapshot.
     pub stamp: UTime,
-    /// Its name.
+    /// The snapshot's name.
     pub name: Name,
 }
 
@@ -170,47 +171,47 @@ pub struct PoolSnap {
 pub struct Tiering {
     /// Pools that are tiers of this one.
     pub tiers: BTreeSet<u64>,
-    /// The pool that this one is a tier of; −1: none.
+    /// The pool that this pool is a tier of; −1 if none.
     pub tier_of: PoolId,
-    /// How the tier behaves (`cache_mode_t`); 0: no tier.
+    /// The cache mode (`cache_mode_t`); 0: not a cache tier.
     pub cache_mode: u8,
-    /// Where clients shall read; −1: here.
+    /// The pool to which clients send reads; −1: this pool.
     pub read_tier: PoolId,
-    /// Where clients shall write; −1: here.
+    /// The pool to which clients send writes; −1: this pool.
     pub write_tier: PoolId,
-    /// How hits are recorded: `HitSet::Params` as encoded, envelope included.
+    /// The encoded `HitSet::Params`, with the envelope.
     pub hit_set_params: Bytes,
-    /// Seconds per hit set.
+    /// The period of a hit set, in seconds.
     pub hit_set_period_s: u32,
-    /// Hit sets to keep.
+    /// The number of hit sets to keep.
     pub hit_set_count: u32,
-    /// Whether hit sets are named in UTC.
+    /// Whether names of hit sets use UTC.
     pub use_gmt_hitset: bool,
-    /// How much less each older hit set counts, in percent.
+    /// The decay of the weight of each older hit set, in percent.
     pub hit_set_grade_decay_rate: u32,
-    /// How many hit sets to ask.
+    /// The number of hit sets to search.
     pub hit_set_search_last_n: u32,
-    /// Flush or evict from here on; 0: no limit.
+    /// Flushing and eviction start at this number of bytes; 0: no limit.
     pub target_max_bytes: u64,
-    /// Flush or evict from here on; 0: no limit.
+    /// Flushing and eviction start at this number of objects; 0: no limit.
     pub target_max_objects: u64,
-    /// Start to flush, in millionths of the target.
+    /// Flushing starts at this fraction of the target, in millionths.
     pub dirty_ratio_micro: u32,
-    /// Flush faster, in millionths of the target.
+    /// Fast flushing starts at this fraction of the target, in millionths.
     pub dirty_high_ratio_micro: u32,
-    /// Start to evict, in millionths of the target.
+    /// Eviction starts at this fraction of the target, in millionths.
     pub full_ratio_micro: u32,
-    /// Youngest age to flush at, in seconds.
+    /// The minimum age of an object for flushing, in seconds.
     pub min_flush_age_s: u32,
-    /// Youngest age to evict at, in seconds.
+    /// The minimum age of an object for eviction, in seconds.
     pub min_evict_age_s: u32,
-    /// Hit sets that must have an object before a read promotes it.
+    /// The number of hit sets that must contain an object before a read promotes it.
     pub min_read_recency_for_promote: u32,
-    /// Hit sets that must have an object before a write promotes it.
+    /// The number of hit sets that must contain an object before a write promotes it.
     pub min_write_recency_for_promote: u32,
 }
 
-/// A set of shards of an erasure code (`shard_id_set`): bit `i` stands for shard `i`.
+/// A set of shards of an erasure code (`shard_id_set`): bit `i` represents shard `i`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShardSet(pub u128);
 
@@ -226,33 +227,33 @@ impl ShardSet {
     }
 }
 
-/// What is known of the last merge of two PGs (`pg_merge_meta_t`).
+/// Data about the last merge of two PGs (`pg_merge_meta_t`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PgMergeMeta {
-    /// The PG that went.
+    /// The PG that was merged into another.
     pub source_pgid: PgId,
-    /// When it was ready.
+    /// The epoch in which the source PG was ready to merge.
     pub ready_epoch: Epoch,
-    /// When it last started.
+    /// The last epoch in which the source PG started.
     pub last_epoch_started: Epoch,
-    /// When it was last clean.
+    /// The last epoch in which the source PG was clean.
     pub last_epoch_clean: Epoch,
-    /// Its last version.
+    /// The last version of the source PG.
     pub source_version: Eversion,
-    /// The last version of the PG that it went into.
+    /// The last version of the target PG.
     pub target_version: Eversion,
 }
 
-/// What a pool of a stretch cluster demands of its PGs' peering.
+/// The conditions of peering for a pool of a stretch cluster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeeringCrush {
-    /// At least so many different buckets …
+    /// The minimum number of different buckets with members of the PG.
     pub bucket_count: u32,
-    /// … of which so many are aimed at …
+    /// The intended number of different buckets with members of the PG.
     pub bucket_target: u32,
-    /// … of this CRUSH type …
+    /// The CRUSH type of these buckets.
     pub bucket_barrier: u32,
-    /// … with this one among them.
+    /// The bucket that must be among them.
     pub mandatory_member: i32,
 }
 
@@ -298,11 +299,11 @@ impl Default for PgPool {
     }
 }
 
-/// The values that stock monitors give a new pool.
+/// The settings that stock monitors give a new pool.
 impl Default for Tiering {
     fn default() -> Self {
         const NO_POOL: PoolId = PoolId(-1);
-        // Version 1, readable from 1 on, one byte long: type 0, no hit set.
+        // An encoded struct of version 1, compat 1, one byte long: type 0, no hit set.
         const NO_HIT_SET: &[u8] = &[1, 1, 1, 0, 0, 0, 0];
         Self {
             tiers: BTreeSet::new(),
@@ -330,7 +331,7 @@ impl Default for Tiering {
 }
 
 impl PgPool {
-    /// A replicated pool of `pg_num` PGs, with the settings that a stock monitor gives it.
+    /// Creates a replicated pool of `pg_num` PGs with the settings of a stock monitor.
     pub fn replicated(size: u8, pg_num: u32) -> Self {
         Self {
             size,
@@ -340,8 +341,8 @@ impl PgPool {
         }
     }
 
-    /// An erasure-coded pool of `data` and `coding` shards, with the settings that a stock monitor gives it.
-    /// I/O goes on while one shard more than the data needs is there.
+    /// Creates an erasure-coded pool of `data` and `coding` shards with the settings of a stock monitor.
+    /// I/O requires one shard more than `data`, or exactly `data` shards if `coding` is at most 1.
     pub fn erasure(data: u8, coding: u8, pg_num: u32) -> Self {
         Self {
             kind: PoolKind::ERASURE,
@@ -352,7 +353,7 @@ impl PgPool {
         }
     }
 
-    /// The same pool with `pg_num` PGs, which are placed separately and are final.
+    /// Returns the pool with `pg_num` PGs, each placed separately, and no change in progress.
     pub fn with_pg_num(self, pg_num: u32) -> Self {
         Self {
             pg_num,
@@ -364,8 +365,8 @@ impl PgPool {
         }
     }
 
-    /// Splits or merges the pool's PGs: there are `pg_num` of them at once. `pgp_num` follows if it was
-    /// equal, and is never larger.
+    /// Splits or merges the pool's PGs so that there are `pg_num` at once. `pgp_num` changes with
+    /// `pg_num` if the two were equal, and is never larger.
     pub fn set_pg_num(&mut self, pg_num: u32) {
         if self.pgp_num == self.pg_num || self.pgp_num > pg_num {
             self.set_pgp_num(pg_num);
@@ -373,18 +374,19 @@ impl PgPool {
         (self.pg_num, self.pg_num_target, self.pg_num_pending) = (pg_num, pg_num, pg_num);
     }
 
-    /// Changes how many PGs are placed separately.
+    /// Sets the number of PGs that are placed separately.
     pub fn set_pgp_num(&mut self, pgp_num: u32) {
         self.pgp_num = pgp_num;
         self.pgp_num_target = pgp_num;
     }
 
-    /// How many PGs there are.
+    /// The number of PGs.
     pub fn pg_num(&self) -> u32 {
         self.pg_num
     }
 
-    /// How many PGs are placed separately; the others lie where the one does that they were split from.
+    /// The number of PGs that are placed separately. Each other PG has the placement of the PG that it
+    /// was split from.
     pub fn pgp_num(&self) -> u32 {
         self.pgp_num
     }
@@ -394,7 +396,7 @@ impl PgPool {
         self.kind == PoolKind::ERASURE
     }
 
-    /// Whether objects only grow, by whole stripes of [`PgPool::stripe_width`] bytes, and are otherwise
+    /// Whether objects can only be appended to, by whole stripes of [`PgPool::stripe_width`] bytes, or
     /// replaced as a whole.
     pub fn requires_aligned_append(&self) -> bool {
         self.is_erasure() && !self.flags.has(PoolFlags::EC_OVERWRITES)
@@ -405,30 +407,30 @@ impl PgPool {
         !self.is_erasure()
     }
 
-    /// Whether the members of a PG have no fixed positions: one that is missing leaves no hole.
+    /// Whether the members of a PG have no fixed positions: a missing member leaves no hole.
     pub fn can_shift_osds(&self) -> bool {
         self.kind == PoolKind::REPLICATED
     }
 
-    /// The id of the pool's snapshot of this name.
+    /// The id of the pool's snapshot with this name.
     pub fn snap_named(&self, name: &[u8]) -> Option<SnapId> {
         self.snaps.values().find(|snap| snap.name.as_bytes() == name).map(|snap| snap.id)
     }
 
-    /// The hash of an object: of its locator key, if that is not empty, else of its name; always with its
-    /// namespace.
+    /// Returns the hash of an object: of its locator key, or of its name if the key is empty, always
+    /// together with the namespace.
     #[inline]
     pub fn hash_object(&self, namespace: &[u8], key: &[u8], name: &[u8]) -> u32 {
         self.object_hash.of(namespace, if key.is_empty() { name } else { key })
     }
 
-    /// Folds a full hash into the pool's PGs.
+    /// Folds a full hash to the number of the pool's PGs.
     #[inline]
     pub fn fold(&self, hash: u32) -> u32 {
         stable_mod(hash, self.pg_num)
     }
 
-    /// The input to CRUSH for a PG (`raw_pg_to_pps`).
+    /// Returns the input to CRUSH for a PG (`raw_pg_to_pps`).
     pub fn placement_seed(&self, pg: PgId) -> u32 {
         let seed = stable_mod(pg.seed, self.pgp_num);
         let pool = pg.pool.0.wrapping_as::<u32>();
@@ -436,8 +438,8 @@ impl PgPool {
     }
 }
 
-/// `x` modulo `n`, but such that few values change when `n` grows: those that do go to the new remainders
-/// (`ceph_stable_mod`). 0 for `n` = 0.
+/// Returns `x` modulo `n`, adjusted so that few results change when `n` grows: only those that move to a
+/// new remainder (`ceph_stable_mod`). Returns 0 for `n` = 0.
 #[inline]
 pub fn stable_mod(x: u32, n: u32) -> u32 {
     let mask = match n {

@@ -1,4 +1,4 @@
-//! Settings that few pools have.
+//! Optional settings of pools.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,22 @@ use loligo_wire::{Decode, DecodeError, Encode, Reader, Writer};
 
 use crate::Name;
 
-/// Settings of a pool that few pools have (`pool_opts_t`).
+/// The optional settings of a pool (`pool_opts_t`), which few pools have.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PoolOpts(pub BTreeMap<PoolOptKey, PoolOpt>);
 
-/// Which setting (`pool_opts_t::key_t`); the numbers only ever grow, unknown ones are kept.
+/// The number of a setting (`pool_opts_t::key_t`). Releases only add numbers; unknown ones are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PoolOptKey(pub i32);
 
 impl PoolOptKey {
-    /// Seconds between two scrubs.
+    /// Seconds between scrubs.
     pub const SCRUB_MIN_INTERVAL: Self = Self(0);
-    /// Seconds between two deep scrubs.
+    /// Seconds between deep scrubs.
     pub const DEEP_SCRUB_INTERVAL: Self = Self(2);
-    /// Fewest PGs that the autoscaler may choose.
+    /// The minimum number of PGs that the autoscaler may choose.
     pub const PG_NUM_MIN: Self = Self(15);
-    /// Most PGs that the autoscaler may choose.
+    /// The maximum number of PGs that the autoscaler may choose.
     pub const PG_NUM_MAX: Self = Self(23);
 }
 
@@ -30,9 +30,9 @@ impl PoolOptKey {
 pub enum PoolOpt {
     /// Text.
     Text(Name),
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// Any number.
+    /// A floating-point number.
     Double(f64),
 }
 

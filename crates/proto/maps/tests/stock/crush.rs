@@ -1,4 +1,4 @@
-//! Placements against `crushtool --test`.
+//! Compares placements with `crushtool --test`.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::rng::Rng;
 use crate::tools::{Stock, assert_same_lines, for_each_seed, stdout};
 
 const MAPS: u64 = 2500;
-/// Of each further release, and of each special kind.
+/// Number of maps for each further release, and for each special kind of map.
 const MAPS_FURTHER: u64 = 300;
 /// Inputs per rule.
 const INPUTS: u32 = 48;
@@ -59,13 +59,13 @@ fn compare(stock: &Stock, seed: u64, shape: Shape) {
     assert_same_lines(&theirs, &ours, &format!("seed {seed}, release {}", stock.release));
 }
 
-/// As `crushtool` starts: each device that some bucket holds is in.
+/// The initial weights of `crushtool`: each device in a bucket is in.
 fn in_weights(map: &CrushMap) -> Vec<u32> {
     let held = |device: i32| map.buckets.iter().flatten().any(|bucket| bucket.items.contains(&device));
     (0..map.max_devices).map(|device| if held(device) { 0x1_0000 } else { 0 }).collect()
 }
 
-/// What `crushtool` should print.
+/// The expected output of `crushtool`.
 fn mappings(map: &CrushMap, size: usize, weights: &[u32]) -> String {
     let mut workspace = Workspace::new();
     let mut text = String::new();
@@ -79,7 +79,7 @@ fn mappings(map: &CrushMap, size: usize, weights: &[u32]) -> String {
     text
 }
 
-/// Shadow trees, made here and by `crushtool`, must be the same map, byte for byte.
+/// Goal: shadow trees built here equal those of `crushtool`, byte for byte.
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn class_trees_are_what_crushtool_makes() {
@@ -100,7 +100,8 @@ fn class_trees_are_what_crushtool_makes() {
     }
 }
 
-/// Maps that `crushtool` compiles from text, with straws and shadows of its own making.
+/// Goal: maps that `crushtool` compiles from text, with its own straws and shadows, are decoded and
+/// encoded again unchanged, and yield the same placements.
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn compiled_maps_are_read_and_written_as_they_were() {

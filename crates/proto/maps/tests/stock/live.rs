@@ -1,4 +1,5 @@
-//! The maps of a running cluster, the one that `$CEPH_CONF` names; without it there is nothing to compare.
+//! Tests with the maps of the running cluster that `$CEPH_CONF` names. Without one, the tests do
+//! nothing.
 
 use std::process::Command;
 
@@ -8,14 +9,14 @@ use loligo_wire::{Decode, Encode, OsdId, Reader, Writer, features};
 
 use crate::tools::{Stock, StockFile, stdout};
 
-/// What a monitor of some release may have encoded with.
+/// All feature sets with which a monitor of a supported release may have encoded.
 fn writers() -> impl Iterator<Item = Features> {
     let bits = [Features::PACIFIC, Features::REEF, Features::TENTACLE].map(|features| features.0);
     let more = [0, features::SERVER_QUINCY, features::SERVER_QUINCY | features::CRUSH_MSR];
     bits.into_iter().flat_map(move |bits| more.map(|more| Features(bits | more)))
 }
 
-/// Runs `ceph` with arguments and a file for what it gets.
+/// Runs `ceph` with arguments and returns the file that it writes.
 fn ceph_file(stock: &Stock, args: &[&str]) -> StockFile {
     let file = stock.file(b"");
     stdout(Command::new("ceph").args(args).arg("-o").arg(&file.inside));

@@ -1,11 +1,13 @@
-//! The maps against stock Ceph: not one placement may differ, and what one side writes the other must read.
+//! Compares this crate with stock Ceph. Goal: all placements are equal, and each side decodes what the
+//! other encodes.
 //!
-//! Random maps are encoded here and given to `crushtool` and `osdmaptool`, whose answers are compared with
-//! ours one by one. The machine's own tools are required; those of further releases are used too if each is
-//! installed in a directory under `$STOCK_CEPH_ROOTS` and we may `chroot`.
+//! Method: random maps are encoded here and passed to `crushtool` and `osdmaptool`, whose output is
+//! compared with this crate's. The tools installed on the machine are required. Tools of further
+//! releases are also used, if each release is installed in a directory under `$STOCK_CEPH_ROOTS` and the
+//! test may `chroot`.
 //!
-//! A failure names the seed of the map: `LOLIGO_SEED=… cargo test -p loligo-maps --test stock -- --ignored`
-//! starts there.
+//! A failure prints the seed of the map:
+//! `LOLIGO_SEED=… cargo test -p loligo-maps --test stock -- --ignored` starts with that seed.
 
 mod crush;
 mod live;

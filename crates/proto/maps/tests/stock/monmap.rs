@@ -1,4 +1,4 @@
-//! Monitor maps against `monmaptool`.
+//! Compares monitor maps with `monmaptool`.
 
 use loligo_maps::{MonMap, Name};
 use loligo_wire::{Decode, Encode, EntityAddr, EntityAddrVec, UTime, Uuid};
@@ -34,7 +34,7 @@ fn our_monitor_map_is_read_and_changed_by_monmaptool() {
     }
 }
 
-/// What `monmaptool` makes by itself, byte by byte.
+/// Goal: maps that `monmaptool` creates are encoded again byte for byte.
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn monitor_maps_of_monmaptool_are_written_as_they_were() {

@@ -1,4 +1,4 @@
-//! OSD maps against `osdmaptool`.
+//! Compares OSD maps with `osdmaptool`.
 
 use std::fmt::Write;
 
@@ -10,12 +10,12 @@ use crate::rng::Rng;
 use crate::tools::{Stock, assert_same_lines, for_each_seed, stdout};
 
 const MAPS: u64 = 800;
-/// Of each further release.
+/// Number of maps for each further release.
 const MAPS_FURTHER: u64 = 300;
-/// Objects looked up, each in its own map.
+/// Number of objects looked up, each in its own map.
 const OBJECTS: u64 = 200;
 
-/// What a cluster of that release encodes its maps with.
+/// The feature bits with which a cluster of a release encodes its maps.
 fn features(release: u32) -> Features {
     match release {
         ..18 => Features::PACIFIC,
@@ -39,12 +39,12 @@ fn compare_placements(stock: &Stock, seed: u64) {
     let file = stock.file(&map.encode(features(stock.release)).bytes);
     let theirs = stdout(stock.command("osdmaptool").arg(&file.inside).arg("--test-map-pgs-dump-all"));
     let ours = placements(&map);
-    // A summary follows the placements.
+    // The tool prints a summary after the placements.
     let theirs: String = theirs.lines().take(ours.lines().count()).map(|line| format!("{line}\n")).collect();
     assert_same_lines(&theirs, &ours, &format!("seed {seed}, release {}", stock.release));
 }
 
-/// What `osdmaptool` should print.
+/// The expected output of `osdmaptool`.
 fn placements(map: &OsdMap) -> String {
     let mut text = String::new();
     for (id, pool) in &map.pools {
@@ -95,8 +95,9 @@ fn objects_are_found_where_osdmaptool_finds_them() {
     });
 }
 
-/// `osdmaptool` reads a map of ours and writes it again with another CRUSH map, which is one incremental
-/// more: then all that it made of ours must be what we made of it.
+/// Goal: `osdmaptool` keeps all fields of a map that this crate encoded. Method: the tool decodes the
+/// map and writes it again with another CRUSH map; the result must equal the map with an incremental
+/// that sets the CRUSH map.
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn what_osdmaptool_writes_of_our_map_is_our_map() {
@@ -107,7 +108,7 @@ fn what_osdmaptool_writes_of_our_map_is_our_map() {
             random::details(&mut rng, &mut map, stock.release);
             let mut crush = random::crush_map(&mut rng, random::Shape::Wild);
             if stock.release >= 17 {
-                // Whatever the sizes were, these are written.
+                // These values are written regardless of the rules' sizes.
                 crush.rules.iter_mut().flatten().for_each(|rule| (rule.min_size, rule.max_size) = (1, 100));
             }
             map.set_max_osd(map.max_osd().max(crush.max_devices as usize));
@@ -122,7 +123,8 @@ fn what_osdmaptool_writes_of_our_map_is_our_map() {
             let mut inc = map.next_incremental(theirs.modified);
             inc.set_crush(&crush);
             map.apply_incremental(&inc).expect("it follows");
-            // The tool counts once for the change, and once more for having changed something.
+            // The tool increments the epoch once for the CRUSH map, and once more when it writes a
+            // modified map.
             map.epoch = Epoch(11);
             let what = format!("seed {seed}, release {}", stock.release);
             assert_same_lines(&format!("{theirs:#?}"), &format!("{map:#?}"), &what);
@@ -130,7 +132,7 @@ fn what_osdmaptool_writes_of_our_map_is_our_map() {
     }
 }
 
-/// Maps of `osdmaptool --createsimple`, byte by byte.
+/// Goal: maps of `osdmaptool --createsimple` are decoded and encoded again byte for byte.
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn simple_maps_are_read_and_written_alike() {
@@ -148,7 +150,7 @@ fn simple_maps_are_read_and_written_alike() {
             let theirs = file.read();
             let map = OsdMap::decode(&theirs).expect("what they write can be read");
             assert_eq!(map.max_osd(), osds);
-            // The tool writes with all features that its release knows.
+            // The tool encodes with all features of its release.
             let all =
                 Features(Features::TENTACLE.0 | wire_features::SERVER_QUINCY | wire_features::CRUSH_MSR);
             let written = [Features::PACIFIC, Features::REEF, all].map(|f| map.encode(f).bytes);
@@ -157,7 +159,7 @@ fn simple_maps_are_read_and_written_alike() {
     }
 }
 
-/// The maps of our own server, as every stock release prints them.
+/// Goal: every stock release decodes and prints the maps that this project's server builds.
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn built_maps_are_read_by_osdmaptool() {

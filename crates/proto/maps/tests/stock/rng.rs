@@ -1,4 +1,5 @@
-//! A small random number generator whose whole state is a seed that a failure can name (SplitMix64).
+//! A small random number generator (SplitMix64). Its whole state is the seed, which a failure message
+//! can print.
 
 pub(crate) struct Rng(u64);
 
@@ -15,17 +16,17 @@ impl Rng {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`, which is positive.
+    /// Returns a number below `n`, which must be positive.
     pub(crate) fn below(&mut self, n: usize) -> usize {
         (self.next() % n as u64) as usize
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a number from `low` to `high`, both inclusive.
     pub(crate) fn range(&mut self, low: i32, high: i32) -> i32 {
         low + self.below((high - low + 1) as usize) as i32
     }
 
-    /// True in `percent` of 100 cases.
+    /// Returns `true` with a probability of `percent` %.
     pub(crate) fn chance(&mut self, percent: usize) -> bool {
         self.below(100) < percent
     }

@@ -1,4 +1,4 @@
-//! The stock tools, of the machine and of further releases.
+//! The stock tools of the machine and of further releases.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +12,7 @@ pub(crate) struct Stock {
 }
 
 impl Stock {
-    /// All installations that there are; the machine's own is first, and must be there.
+    /// Returns all installations. The machine's own is first and must exist.
     pub(crate) fn all() -> Vec<Self> {
         let own = Self::at(Path::new("/")).expect("crushtool and osdmaptool are installed");
         let roots = std::env::var_os("STOCK_CEPH_ROOTS");
@@ -32,7 +32,7 @@ impl Stock {
         Some(stock)
     }
 
-    /// One of its programs, to be given arguments.
+    /// Returns a command that runs one of the installation's programs.
     pub(crate) fn command(&self, program: &str) -> Command {
         if self.root == Path::new("/") {
             return Command::new(program);
@@ -42,7 +42,7 @@ impl Stock {
         command
     }
 
-    /// Writes a file that its programs can read.
+    /// Creates a file that the installation's programs can read.
     pub(crate) fn file(&self, bytes: &[u8]) -> StockFile {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let name = format!("loligo-maps.{}.{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -53,9 +53,9 @@ impl Stock {
     }
 }
 
-/// A temporary file; gone when dropped.
+/// A temporary file, removed when dropped.
 pub(crate) struct StockFile {
-    /// Its path as the programs see it.
+    /// The path inside the installation's root.
     pub(crate) inside: PathBuf,
     outside: PathBuf,
 }
@@ -72,10 +72,10 @@ impl Drop for StockFile {
     }
 }
 
-/// What a program printed on standard output.
+/// Runs a program and returns its standard output.
 ///
 /// # Panics
-/// If it failed.
+/// If the program failed.
 pub(crate) fn stdout(command: &mut Command) -> String {
     let output = command.output().expect("the program can be started");
     let stderr = String::from_utf8_lossy(&output.stderr);
@@ -86,7 +86,7 @@ pub(crate) fn stdout(command: &mut Command) -> String {
 /// Compares two texts line by line.
 ///
 /// # Panics
-/// At the first line that differs, with `what` it is about.
+/// At the first line that differs; the message contains `what`.
 pub(crate) fn assert_same_lines(theirs: &str, ours: &str, what: &str) {
     if let Some((theirs, ours)) = theirs.lines().zip(ours.lines()).find(|(theirs, ours)| theirs != ours) {
         panic!("{what}:\ntheirs {theirs}\nours   {ours}");
@@ -94,7 +94,8 @@ pub(crate) fn assert_same_lines(theirs: &str, ours: &str, what: &str) {
     assert_eq!(theirs.lines().count(), ours.lines().count(), "{what}: lines");
 }
 
-/// Runs `check` on the seeds of `count` cases, on all processors. `LOLIGO_SEED` gives another first seed.
+/// Runs `check` for `count` consecutive seeds, on all processors. `LOLIGO_SEED` sets the first seed; the
+/// default is 1.
 pub(crate) fn for_each_seed(count: u64, check: impl Fn(u64) + Sync) {
     let first = std::env::var("LOLIGO_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(1);
     let next = AtomicU64::new(0);

@@ -1,7 +1,7 @@
-//! [`message_body`]: declares messages whose front is their fields in order.
+//! [`message_body`]: declares messages whose front consists of their fields in order.
 
-/// Declares a struct and implements [`Message`](crate::message::Message) for it: the front is the fields in
-/// order, there is no bulk data.
+/// Declares a struct and implements [`Message`](crate::message::Message) for it: the front consists of
+/// the fields in order, and there is no bulk data.
 macro_rules! message_body {
     (
         $(#[$outer:meta])*

@@ -1,9 +1,8 @@
-//! What clients and the active manager say to each other: commands, and the registration of daemons of
-//! services.
+//! Messages between clients and the active manager: commands, and the registration of service daemons.
 //!
-//! An [`MCommand`] goes to a manager as it does to an OSD and reaches its admin socket (`ceph tell mgr`);
-//! what a manager does for the cluster (`ceph pg dump`) is asked for by an [`MMgrCommand`] since release 15
-//! (`src/mgr/MgrClient.cc`).
+//! A manager accepts an [`MCommand`], as an OSD does, and passes it to its admin socket
+//! (`ceph tell mgr`). Since release 15, commands that the manager runs for the cluster (`ceph pg dump`)
+//! are sent as [`MMgrCommand`] (`src/mgr/MgrClient.cc`).
 
 use std::collections::BTreeMap;
 
@@ -14,16 +13,17 @@ use crate::message::macros::message_body;
 use crate::message::{Data, Header, Message};
 use crate::{DecodeError, Reader, Writer};
 
-/// A command to the cluster that its active manager executes. Its fields are those of an [`MCommand`]; the
-/// cluster may be left out.
+/// A command to the cluster that the active manager executes. Its fields are those of an [`MCommand`];
+/// the cluster's id may be left blank.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MMgrCommand(pub MCommand);
 
-/// The answer to an [`MMgrCommand`].
+/// The reply to an [`MMgrCommand`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MMgrCommandReply(pub MCommandReply);
 
-/// Implements [`Message`] for a struct of one field as that field's, under another name and number.
+/// Implements [`Message`] for a struct with one field by delegating to that field, under another name
+/// and number.
 macro_rules! another_name {
     ($name:ident($inner:ident) = $kind:literal $ceph:literal) => {
         impl Message for $name {
@@ -50,15 +50,15 @@ macro_rules! another_name {
 another_name!(MMgrCommand(MCommand) = 0x709 "mgr_command");
 another_name!(MMgrCommandReply(MCommandReply) = 0x70a "mgr_command_reply");
 
-/// A daemon says that it is there. Its configuration, which a manager would show, is written empty and not
-/// read.
+/// Registers a daemon. The daemon's configuration, which a manager could display, is written empty and
+/// not read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MMgrOpen {
     /// The daemon's name.
     pub daemon: String,
-    /// What it serves, such as `rgw`; empty for Ceph's own daemons.
+    /// The service that the daemon belongs to, such as `rgw`; empty for Ceph's own daemons.
     pub service: String,
-    /// What is to be shown of it, if it is a service's.
+    /// The metadata to display, if the daemon belongs to a service.
     pub metadata: Option<BTreeMap<String, String>>,
 }
 
@@ -74,7 +74,7 @@ impl Message for MMgrOpen {
         w.bool(self.metadata.is_some());
         if let Some(metadata) = &self.metadata {
             w.put(metadata);
-            w.u32(0); // the status, which its reports tell
+            w.u32(0); // the status, which reports carry
         }
         w.blob(&[]);
         w.blob(&[]);
@@ -92,25 +92,25 @@ impl Message for MMgrOpen {
 }
 
 message_body! {
-    /// What the manager wants to hear. What follows (queries for OSDs) is not read.
+    /// The manager's settings for reports. The fields that follow (queries for OSDs) are not read.
     MMgrConfigure = 0x701 "mgrconfigure", version 1, compat 1, PRIORITY_DEFAULT {
-        /// A report each so many seconds; 0: none.
+        /// Seconds between reports; 0 disables them.
         stats_period_s: u32,
     }
 }
 
-/// A daemon's report. It has no counters: those of others are not read.
+/// A daemon's report. It is written without counters, and reports with counters are rejected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MMgrReport {
     /// The daemon's name.
     pub daemon: String,
-    /// What it serves.
+    /// The service that the daemon belongs to.
     pub service: String,
-    /// Its status, if it has changed.
+    /// The daemon's status, if it has changed.
     pub status: Option<BTreeMap<String, String>>,
 }
 
-/// A struct of version 1 without fields: the values of no counters.
+/// The values of zero counters: a struct of version 1 without fields.
 const NO_COUNTERS: [u8; 6] = [1, 1, 0, 0, 0, 0];
 
 impl Message for MMgrReport {
@@ -123,7 +123,7 @@ impl Message for MMgrReport {
         w.put(&self.daemon);
         w.u32(0); // descriptions of counters
         w.blob(&NO_COUNTERS);
-        w.u32(0); // counters that are no more
+        w.u32(0); // counters that no longer exist
         w.put(&self.service);
         w.put(&self.status);
         w.u32(0); // health metrics
@@ -146,11 +146,11 @@ impl Message for MMgrReport {
 }
 
 message_body! {
-    /// A daemon goes; the manager says the same back.
+    /// Unregisters a daemon. The manager replies with the same message.
     MMgrClose = 0x708 "mgrclose", version 1, compat 1, PRIORITY_DEFAULT {
         /// The daemon's name.
         daemon: String,
-        /// What it served.
+        /// The service that the daemon belonged to.
         service: String,
     }
 }
@@ -183,8 +183,8 @@ mod tests {
         assert_eq!(again(&MMgrCommandReply(reply.clone())), MMgrCommandReply(reply));
     }
 
-    /// Counters have descriptions of versions of their own; who claims to have some is refused instead of
-    /// misread.
+    /// Goal: a report with counters is rejected instead of misread, because counters have descriptions
+    /// with versions of their own.
     #[test]
     fn reports_with_counters_are_refused() {
         let mut msg = Msg::new(&MMgrReport::default());

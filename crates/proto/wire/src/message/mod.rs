@@ -1,8 +1,9 @@
-//! Messages: the envelope that every message travels in, and the bodies, one file for each family.
+//! Messages: the envelope that every message travels in, and the message bodies, one file for each
+//! family.
 //!
-//! A message is four parts: a fixed [`Header`], a `front` (the body's fields), a `middle` (hardly used) and
-//! `data` (bulk bytes, never copied here). [`Msg`] holds them as they travel; a type that implements
-//! [`Message`] is one body, opened.
+//! A message has four parts: a fixed [`Header`], a `front` (the body's fields), a `middle` (rarely used)
+//! and `data` (bulk bytes, never copied here). [`Msg`] holds the encoded parts; a type that implements
+//! [`Message`] is a decoded body.
 
 mod macros;
 pub mod mgr;
@@ -18,21 +19,22 @@ use crate::{DecodeError, Reader, Tid, Writer};
 /// Bulk bytes of a message, in order, possibly in several buffers.
 pub type Data = SmallVec<[Bytes; 1]>;
 
-/// The fields of a message's header that mean something above the messenger (`ceph_msg_header2` in
-/// `src/include/msgr.h`). The messenger adds sequence and acknowledgement numbers when the message leaves.
+/// The fields of a message's header that matter above the messenger (`ceph_msg_header2` in
+/// `src/include/msgr.h`). The messenger adds sequence and acknowledgement numbers when it sends the
+/// message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Header {
-    /// The sequence number in its connection, given when the message leaves the queue; 0 before.
+    /// The sequence number in the connection, assigned when the message leaves the queue; 0 before.
     pub seq: u64,
-    /// The sender's number for the request; a reply carries the request's.
+    /// The number that the sender assigned to the request; a reply carries the request's number.
     pub tid: Tid,
-    /// Which message this is (`CEPH_MSG_*`, `MSG_*`).
+    /// The message type (`CEPH_MSG_*`, `MSG_*`).
     pub kind: u16,
-    /// Higher is more urgent; see [`Header::PRIORITY_DEFAULT`].
+    /// A higher value is more urgent; see [`Header::PRIORITY_DEFAULT`].
     pub priority: u16,
     /// The body's version.
     pub version: u16,
-    /// The oldest version whose readers can read this body.
+    /// The oldest version whose readers can decode this body.
     pub compat_version: u16,
     /// Offset of the data in its object modulo the page size: a hint for alignment.
     pub data_off: u16,
@@ -49,26 +51,26 @@ impl Header {
     pub const PRIORITY_HIGH: u16 = 196;
 }
 
-/// A message as it travels.
+/// A message in its encoded form.
 #[derive(Clone, Debug, Default)]
 pub struct Msg {
     /// The header.
     pub header: Header,
     /// The encoded body.
     pub front: Bytes,
-    /// The second part of the body; empty but in a few messages of metadata servers.
+    /// The second part of the body; empty except in a few messages of metadata servers.
     pub middle: Bytes,
-    /// Bulk bytes. What arrives is at most one buffer.
+    /// Bulk bytes. A received message has at most one buffer.
     pub data: Data,
-    /// The CRC-32C of all of `data`, begun with −1 as frames do, if somebody has computed it: of what arrived
-    /// in crc mode, the sender's, checked. What is sent with it is not summed again, so that a checksum goes
-    /// along with the bytes from the client that wrote them, through the server's memory, to the client that
-    /// reads them.
+    /// The CRC-32C of all of `data`, seeded with −1 as in frames, if it is already known. On a message
+    /// received in crc mode it is the sender's checksum, which the messenger has verified. The messenger
+    /// does not recompute the checksum of a message that has one. A checksum thus accompanies the bytes
+    /// from the client that wrote them, through the server's memory, to the client that reads them.
     pub data_crc: Option<u32>,
 }
 
 impl Msg {
-    /// Packs a body.
+    /// Encodes a body.
     pub fn new<M: Message>(body: &M) -> Self {
         let mut w = Writer::with_capacity(body.front_len_hint());
         body.encode_front(&mut w);
@@ -88,7 +90,7 @@ impl Msg {
         self
     }
 
-    /// Opens the body as an `M`, whose kind the caller has matched.
+    /// Decodes the body as an `M`. The caller has already matched the message's kind.
     pub fn open<M: Message>(&self) -> Result<M, DecodeError> {
         if self.header.kind != M::KIND {
             return Err(DecodeError::Invalid { what: "message kind", value: u64::from(self.header.kind) });
@@ -103,7 +105,7 @@ impl Msg {
         M::decode(&self.header, &mut Reader::new(&self.front), &self.data)
     }
 
-    /// Bytes of all parts: what throttles count.
+    /// The total bytes of all parts, which is the amount that throttles count.
     pub fn len(&self) -> usize {
         self.front.len() + self.middle.len() + self.data_len()
     }
@@ -123,34 +125,34 @@ impl Msg {
 pub trait Message: Sized {
     /// Ceph's name of the message, such as `osd_op`.
     const NAME: &'static str;
-    /// Its number.
+    /// The message's number.
     const KIND: u16;
-    /// The version we write, and the newest we read.
+    /// The version that the encoder writes, and the newest that the decoder reads.
     const VERSION: u16;
-    /// The oldest version whose readers can read what we write.
+    /// The oldest version whose readers can decode the encoder's output.
     const COMPAT: u16;
-    /// The priority it is sent with.
+    /// The priority that the message is sent with.
     const PRIORITY: u16 = Header::PRIORITY_DEFAULT;
 
-    /// Writes the body's fields.
+    /// Encodes the body's fields.
     fn encode_front(&self, w: &mut Writer);
 
-    /// The bulk bytes that go with the body, in order.
+    /// The bulk bytes that accompany the body, in order.
     fn data(&self) -> Data {
         Data::new()
     }
 
-    /// About how many bytes the front takes; saves growing the buffer.
+    /// The approximate length of the front in bytes; a good estimate avoids growing the buffer.
     fn front_len_hint(&self) -> usize {
         128
     }
 
-    /// Reads the body. `header.version` may be newer than [`Message::VERSION`]: what is appended is left
-    /// unread.
+    /// Decodes the body. `header.version` may be newer than [`Message::VERSION`]: appended fields are
+    /// left unread.
     fn decode(header: &Header, front: &mut Reader<'_>, data: &Data) -> Result<Self, DecodeError>;
 }
 
-/// The bulk bytes as one buffer. What arrives is one already and is not copied.
+/// Returns the bulk bytes as one buffer. Received data is already one buffer and is not copied.
 pub(crate) fn concat(data: &Data) -> Bytes {
     match data.as_slice() {
         [] => Bytes::new(),
@@ -163,15 +165,16 @@ pub(crate) fn concat(data: &Data) -> Bytes {
     }
 }
 
-/// Bytes of a trace's three ids (`blkin_trace_info`), which some messages carry and nobody fills.
+/// Length in bytes of a trace's three ids (`blkin_trace_info`), which some messages carry and no sender
+/// fills.
 const TRACE_LEN: usize = 24;
 
-/// Writes "not traced".
+/// Writes blank trace ids, which mean "not traced".
 pub(crate) fn write_no_trace(w: &mut Writer) {
     w.zeros(TRACE_LEN);
 }
 
-/// Skips a trace's ids.
+/// Skips the trace ids.
 pub(crate) fn skip_trace(r: &mut Reader<'_>) -> Result<(), DecodeError> {
     r.skip(TRACE_LEN)
 }

@@ -1,11 +1,11 @@
-//! Groups of images, of which snapshots are taken together.
+//! Groups of images. A group's snapshot is taken of all its images together.
 
 use crate::{Decode, DecodeError, Encode, Name, Reader, SnapId, Writer};
 
-/// A group, as an image's header names it (`GroupSpec`).
+/// A group, as the header of a member image refers to it (`GroupSpec`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupSpec {
-    /// The pool; −1: there is no group.
+    /// The group's pool; −1 if there is no group.
     pub pool: i64,
     /// The group's id.
     pub group: String,
@@ -39,12 +39,12 @@ impl Decode for GroupSpec {
     }
 }
 
-/// An image, as its group names it (`GroupImageSpec`).
+/// An image, as its group refers to it (`GroupImageSpec`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupImage {
     /// The image's id.
     pub image: String,
-    /// The pool; −1: there is no image.
+    /// The image's pool; −1 if there is no image.
     pub pool: i64,
 }
 
@@ -69,19 +69,19 @@ impl Decode for GroupImage {
     }
 }
 
-/// An image of a group, and how far it has come (`GroupImageStatus`).
+/// An image of a group with the state of its membership (`GroupImageStatus`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GroupMember {
-    /// Which image.
+    /// The image.
     pub image: GroupImage,
     /// [`GroupMember::ATTACHED`] or [`GroupMember::INCOMPLETE`].
     pub state: u8,
 }
 
 impl GroupMember {
-    /// Group and image know each other.
+    /// Both the group and the image record the membership.
     pub const ATTACHED: u8 = 0;
-    /// The image may not know yet, or no more, that it belongs to the group.
+    /// The image may not record the membership: it is being added or removed.
     pub const INCOMPLETE: u8 = 1;
 }
 
@@ -114,9 +114,9 @@ pub struct GroupSnap {
 }
 
 impl GroupSnap {
-    /// Not all images have their snapshot yet.
+    /// Some images do not have their snapshot yet.
     pub const INCOMPLETE: u8 = 0;
-    /// They have.
+    /// All images have their snapshot.
     pub const COMPLETE: u8 = 1;
 }
 
@@ -146,7 +146,7 @@ pub struct ImageSnap {
     pub pool: i64,
     /// The image's id.
     pub image: String,
-    /// Which of its snapshots; 0 as long as the group's is not complete.
+    /// The id of the image's snapshot; 0 while the group's snapshot is incomplete.
     pub snap: SnapId,
 }
 

@@ -1,19 +1,19 @@
-//! What is stored in images' headers, and what clients are told of it.
+//! Records in image headers, and the values that the class `rbd` returns to clients.
 
 use std::cmp::Ordering;
 
 use crate::{Decode, DecodeError, Encode, Name, Reader, SnapId, UTime, Writer};
 
-/// A snapshot that an image may have as its parent (`ParentImageSpec`).
+/// The parent of a clone: a snapshot of another image (`ParentImageSpec`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParentSpec {
-    /// The pool; −1: there is no parent.
+    /// The parent's pool; −1 if there is no parent.
     pub pool: i64,
-    /// The namespace it lies in.
+    /// The parent image's namespace.
     pub nspace: Name,
-    /// The image's id.
+    /// The parent image's id.
     pub image: String,
-    /// Which of its snapshots.
+    /// The snapshot.
     pub snap: SnapId,
 }
 
@@ -29,7 +29,7 @@ impl ParentSpec {
         self.pool >= 0 && !self.image.is_empty() && self.snap != SnapId::HEAD
     }
 
-    /// The fields without the envelope, as `cls_rbd_parent` has them.
+    /// Encodes the fields without the envelope, as `cls_rbd_parent` does.
     pub fn encode_fields(&self, w: &mut Writer) {
         w.i64(self.pool);
         w.put(&self.nspace);
@@ -37,7 +37,7 @@ impl ParentSpec {
         w.u64(self.snap.0);
     }
 
-    /// The same.
+    /// Decodes the fields without the envelope.
     pub fn decode_fields(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         Ok(Self { pool: r.i64()?, nspace: r.get()?, image: r.get()?, snap: SnapId(r.u64()?) })
     }
@@ -55,12 +55,12 @@ impl Decode for ParentSpec {
     }
 }
 
-/// What made a snapshot (`SnapshotNamespace`).
+/// The origin of a snapshot (`SnapshotNamespace`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SnapKind {
-    /// A user.
+    /// Created by a user.
     User,
-    /// A snapshot of a group.
+    /// Part of a group's snapshot.
     Group {
         /// The group's pool.
         pool: i64,
@@ -69,28 +69,28 @@ pub enum SnapKind {
         /// The id of the group's snapshot.
         snap: String,
     },
-    /// It was removed, and clones still need it.
+    /// Removed, but clones still need it.
     Trash {
-        /// What it was called.
+        /// The snapshot's name before its removal.
         name: Name,
-        /// What had made it.
+        /// The number of its origin before its removal.
         kind: u32,
     },
-    /// Mirroring; not looked into.
+    /// Created by mirroring; the content is kept undecoded.
     Mirror(Vec<u8>),
-    /// One of a newer release: nothing is known of it but its number.
+    /// An origin of a newer release; only its number is kept.
     Unknown(u32),
 }
 
 impl SnapKind {
-    /// A user's number.
+    /// The number of origin `User`.
     pub const USER: u32 = 0;
     const GROUP: u32 = 1;
-    /// The trash's number.
+    /// The number of origin `Trash`.
     pub const TRASH: u32 = 2;
     const MIRROR: u32 = 3;
 
-    /// Its number.
+    /// The number of this origin.
     pub fn code(&self) -> u32 {
         match self {
             Self::User => Self::USER,
@@ -137,20 +137,20 @@ impl Decode for SnapKind {
     }
 }
 
-/// What clients are told of a snapshot (`SnapshotInfo`).
+/// A snapshot, as the class returns it to clients (`SnapshotInfo`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapInfo {
     /// Its id.
     pub id: SnapId,
-    /// What made it.
+    /// The snapshot's origin.
     pub kind: SnapKind,
     /// Its name.
     pub name: Name,
-    /// Bytes of the image at that time.
+    /// The image's size at the snapshot, in bytes.
     pub size: u64,
-    /// When it was made.
+    /// The time of the snapshot.
     pub taken: UTime,
-    /// Clones of the second version.
+    /// The number of clones of format version 2.
     pub children: u32,
 }
 
@@ -189,7 +189,7 @@ pub struct ChildSpec {
     pub pool: i64,
     /// The clone's id.
     pub image: String,
-    /// The namespace it lies in.
+    /// The clone's namespace.
     pub nspace: Name,
 }
 
@@ -234,15 +234,15 @@ impl Decode for ChildSpec {
 /// An image in the trash (`TrashImageSpec`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TrashImage {
-    /// What put it there ([`trash_source`](super::trash_source)).
+    /// The origin of the entry ([`trash_source`](super::trash_source)).
     pub source: u8,
-    /// What it was called.
+    /// The image's name before it was moved to the trash.
     pub name: Name,
-    /// When it was put there.
+    /// The time at which the image was moved to the trash.
     pub deleted: UTime,
-    /// Until then it is only removed by force.
+    /// Before this time the image can only be removed by force.
     pub keep_until: UTime,
-    /// What is being done with it ([`trash_state`](super::trash_state)).
+    /// The operation in progress ([`trash_state`](super::trash_state)).
     pub state: u8,
 }
 

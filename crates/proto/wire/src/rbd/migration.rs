@@ -1,38 +1,37 @@
-//! What the headers of an image's two places say while it is moved from one to the other.
+//! Migration records, which the headers of both images hold while an image is moved.
 
 use std::collections::BTreeMap;
 
 use crate::{Decode, DecodeError, Encode, Name, Reader, Writer};
 
-/// Where an image is being moved to or from (`MigrationSpec`).
+/// The other end of a migration (`MigrationSpec`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Migration {
-    /// Whether the header is the [source's](Migration::SOURCE) or the
-    /// [destination's](Migration::DESTINATION).
+    /// The owner of this header: [source](Migration::SOURCE) or [destination](Migration::DESTINATION).
     pub header: u8,
-    /// The other one's pool; −1: the source is no image.
+    /// The pool of the other image; −1 if the source is not an image.
     pub pool: i64,
-    /// Its namespace.
+    /// The namespace of the other image.
     pub nspace: Name,
-    /// Its name.
+    /// The name of the other image.
     pub name: Name,
-    /// Its id; none if it is of the first format.
+    /// The id of the other image; empty for an image of format 1.
     pub image: String,
-    /// The source, if that is no image (release 16 and later).
+    /// A description of the source, if the source is not an image (release 16 and later).
     pub source: String,
-    /// In the destination's header: ids of the source's snapshots, and what they are there.
+    /// In the destination's header: maps the ids of the source's snapshots to those of the destination.
     pub snap_seqs: BTreeMap<u64, u64>,
-    /// In the destination's header: bytes that the source had.
+    /// In the destination's header: the size of the source, in bytes.
     pub overlap: u64,
-    /// Whether the destination shall be no clone, though the source is one.
+    /// Whether the destination is flattened, although the source is a clone.
     pub flatten: bool,
     /// Whether the source was mirrored.
     pub mirroring: bool,
-    /// How it was.
+    /// The mirror mode of the source.
     pub mirror_mode: u8,
-    /// What is being done.
+    /// The state of the migration.
     pub state: u8,
-    /// How far it is, for people.
+    /// A description of the progress, for people.
     pub description: String,
 }
 
@@ -42,15 +41,15 @@ impl Migration {
     /// The header is the destination's.
     pub const DESTINATION: u8 = 2;
 
-    /// Something has failed.
+    /// The migration failed.
     pub const ERROR: u8 = 0;
-    /// The destination is being made.
+    /// The destination is being created.
     pub const PREPARING: u8 = 1;
-    /// The destination can be used; what it does not have is read from the source.
+    /// The destination is usable; data that it does not hold is read from the source.
     pub const PREPARED: u8 = 2;
-    /// What it does not have is being copied.
+    /// The data that the destination does not hold is being copied.
     pub const EXECUTING: u8 = 3;
-    /// It has all.
+    /// The destination holds all data.
     pub const EXECUTED: u8 = 4;
     /// The destination is being removed.
     pub const ABORTING: u8 = 5;
@@ -58,7 +57,7 @@ impl Migration {
 
 impl Encode for Migration {
     fn encode(&self, w: &mut Writer) {
-        // Readers that do not know a source of another kind must not read of one.
+        // A reader that does not know non-image sources must reject a record that has one.
         w.versioned(3, if self.source.is_empty() { 1 } else { 3 }, |w| {
             w.u8(self.header);
             w.i64(self.pool);

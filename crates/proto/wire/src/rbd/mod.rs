@@ -1,4 +1,4 @@
-//! Images of block devices: what their headers and object maps hold. Facts: `cls/rbd/cls_rbd_types.h`,
+//! RBD images: the contents of image headers and object maps. Facts: `cls/rbd/cls_rbd_types.h`,
 //! `include/rbd_types.h`.
 
 mod group;
@@ -15,7 +15,7 @@ pub use old_header::{OldHeader, OldSnap};
 
 /// Features of an image (`RBD_FEATURE_*`).
 pub mod feature {
-    /// The names that people know them by, in the order of their bits.
+    /// The features' names as tools print them, in the order of their bits.
     pub const NAMES: [(u64, &str); 12] = [
         (LAYERING, "layering"),
         (STRIPINGV2, "striping"),
@@ -31,36 +31,36 @@ pub mod feature {
         (DIRTY_CACHE, "dirty-cache"),
     ];
 
-    /// It may be a clone, or have clones.
+    /// The image may be a clone, or have clones.
     pub const LAYERING: u64 = 1;
-    /// Its layout has a stripe unit and a stripe count.
+    /// The layout has a stripe unit and a stripe count.
     pub const STRIPINGV2: u64 = 1 << 1;
-    /// One client at a time writes.
+    /// Only one client at a time writes.
     pub const EXCLUSIVE_LOCK: u64 = 1 << 2;
-    /// A map says which data objects exist.
+    /// An object map records which data objects exist.
     pub const OBJECT_MAP: u64 = 1 << 3;
-    /// The map says too which have changed since the last snapshot.
+    /// The object map also records which objects changed since the last snapshot.
     pub const FAST_DIFF: u64 = 1 << 4;
-    /// Flattening covers snapshots.
+    /// Flattening also covers snapshots.
     pub const DEEP_FLATTEN: u64 = 1 << 5;
-    /// Changes are written to a journal first.
+    /// Changes are first written to a journal.
     pub const JOURNALING: u64 = 1 << 6;
-    /// Its data lie in another pool.
+    /// The image's data is in another pool.
     pub const DATA_POOL: u64 = 1 << 7;
-    /// It has operation features, in a field of their own.
+    /// The image has operation features, stored in a field of their own.
     pub const OPERATIONS: u64 = 1 << 8;
-    /// It is being moved.
+    /// The image is being migrated.
     pub const MIGRATING: u64 = 1 << 9;
-    /// It is a mirror's copy.
+    /// The image is the non-primary copy of a mirrored image.
     pub const NON_PRIMARY: u64 = 1 << 10;
-    /// A client's cache holds what the objects do not.
+    /// A client's cache holds data that the objects do not.
     pub const DIRTY_CACHE: u64 = 1 << 11;
 
-    /// Those of release 16.
+    /// All features of release 16.
     pub const ALL: u64 = (1 << 12) - 1;
-    /// Who does not know one of these must not open the image.
+    /// A client that does not know one of these features must not open the image.
     pub const INCOMPATIBLE: u64 = STRIPINGV2 | DATA_POOL | DIRTY_CACHE | LAYERING;
-    /// Who does not know one of these must not write to it.
+    /// A client that does not know one of these features must not write to the image.
     pub const RW_INCOMPATIBLE: u64 = INCOMPATIBLE
         | EXCLUSIVE_LOCK
         | OBJECT_MAP
@@ -70,29 +70,29 @@ pub mod feature {
         | OPERATIONS
         | MIGRATING
         | NON_PRIMARY;
-    /// These may be switched on and off.
+    /// Features that users may enable and disable.
     pub const MUTABLE: u64 = EXCLUSIVE_LOCK | OBJECT_MAP | FAST_DIFF | JOURNALING | NON_PRIMARY | DIRTY_CACHE;
-    /// These may be switched off.
+    /// Features that users may disable but not enable.
     pub const DISABLE_ONLY: u64 = DEEP_FLATTEN;
-    /// These only this class switches.
+    /// Features that only the object class sets and clears.
     pub const INTERNAL: u64 = OPERATIONS | MIGRATING;
 }
 
-/// What operations on an image have left behind (`RBD_OPERATION_FEATURE_*`).
+/// Features that operations on an image set (`RBD_OPERATION_FEATURE_*`).
 pub mod op_feature {
-    /// It has clones of the second version.
+    /// The image has clones of format version 2.
     pub const CLONE_PARENT: u64 = 1;
-    /// It is one.
+    /// The image is a clone of format version 2.
     pub const CLONE_CHILD: u64 = 1 << 1;
-    /// It belongs to a group.
+    /// The image belongs to a group.
     pub const GROUP: u64 = 1 << 2;
-    /// It has snapshots that were removed and that clones still need.
+    /// The image has removed snapshots that clones still need.
     pub const SNAP_TRASH: u64 = 1 << 3;
-    /// Those of release 16.
+    /// All operation features of release 16.
     pub const ALL: u64 = (1 << 4) - 1;
 }
 
-/// What put an image into the trash (`TrashImageSource`).
+/// The origin of an image in the trash (`TrashImageSource`).
 pub mod trash_source {
     /// A user.
     pub const USER: u8 = 0;
@@ -100,20 +100,20 @@ pub mod trash_source {
     pub const MIRRORING: u8 = 1;
     /// A migration.
     pub const MIGRATION: u8 = 2;
-    /// Somebody who removes it at once.
+    /// An operation that moves the image to the trash in order to remove it at once.
     pub const REMOVING: u8 = 3;
     /// A user who removed an image whose snapshots have clones.
     pub const USER_PARENT: u8 = 4;
 }
 
-/// What is being done with an image in the trash (`TrashImageState`).
+/// The operation in progress on an image in the trash (`TrashImageState`).
 pub mod trash_state {
     /// Nothing.
     pub const NORMAL: u8 = 0;
-    /// It is being put there.
+    /// The image is being moved to the trash.
     pub const MOVING: u8 = 1;
-    /// It is being removed.
+    /// The image is being removed.
     pub const REMOVING: u8 = 2;
-    /// It is being taken back.
+    /// The image is being restored.
     pub const RESTORING: u8 = 3;
 }

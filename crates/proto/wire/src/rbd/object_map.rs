@@ -1,34 +1,35 @@
-//! An image's object map: two bits for each data object, whether it exists and whether it changed since the
-//! last snapshot.
+//! An image's object map: two bits for each data object, which tell whether the object exists and
+//! whether it changed since the last snapshot.
 //!
-//! It is kept as `common/bit_vector.hpp` encodes it: the count of entries; the entries, four to a byte, the
-//! first in the highest bits; and checksums, one of the header and one of each 4096 bytes.
+//! The encoding is that of `common/bit_vector.hpp`: the number of entries; the entries, four to a byte,
+//! with the first in the highest bits; and the checksums of the header and of each 4096 bytes of
+//! entries.
 
 use az::SaturatingAs as _;
 use bytes::Bytes;
 
 use crate::{Decode, DecodeError, Encode, Reader, Writer, crc};
 
-/// There is no such object.
+/// The object does not exist.
 pub const NONEXISTENT: u8 = 0;
-/// The object exists, and was written since the last snapshot.
+/// The object exists and was written since the last snapshot.
 pub const EXISTS: u8 = 1;
-/// It is being removed.
+/// The object is being removed.
 pub const PENDING: u8 = 2;
-/// The object exists, and was not.
+/// The object exists and was not written since the last snapshot.
 pub const EXISTS_CLEAN: u8 = 3;
 
-/// As many objects as an image may have (`MAX_OBJECT_MAP_OBJECT_COUNT`).
+/// The maximum number of objects of an image (`MAX_OBJECT_MAP_OBJECT_COUNT`).
 pub const COUNT_MAX: u64 = 256_000_000;
 
-/// Bytes of entries under one checksum.
+/// Bytes of entries that one checksum covers.
 pub const BLOCK: usize = 4096;
-/// Entries in a byte.
+/// Entries per byte.
 pub const PER_BYTE: u64 = 4;
-/// Bytes before the entries.
+/// Length of the header before the entries, in bytes.
 pub const HEADER_LEN: u64 = 18;
 
-/// A whole map, or its end from a block on.
+/// A whole map, or the tail of a map from a block boundary on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectMap {
     count: u64,
@@ -36,51 +37,53 @@ pub struct ObjectMap {
 }
 
 impl ObjectMap {
-    /// A map of so many entries, or the end of one from a block on, of its bytes.
+    /// Creates a map of `count` entries from their bytes. The bytes may be the tail of a map from a
+    /// block boundary on.
     pub fn of_entries(count: u64, data: Vec<u8>) -> Self {
         Self { count, data }
     }
 
-    /// The entries' bytes.
+    /// The entries, as bytes.
     pub fn data(&self) -> &[u8] {
         &self.data
     }
 
-    /// The same, taken.
+    /// Returns the entries, as bytes.
     pub fn into_data(self) -> Vec<u8> {
         self.data
     }
 
-    /// Objects.
+    /// The number of objects.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// The state of an object; [`NONEXISTENT`] behind the end.
+    /// Returns the state of object `n`; [`NONEXISTENT`] past the end of the map.
     pub fn get(&self, n: u64) -> u8 {
         self.data.get((n / PER_BYTE) as usize).map_or(NONEXISTENT, |byte| byte >> shift(n) & 3)
     }
 
-    /// Sets the state of an object, if the map has it.
+    /// Sets the state of object `n`. Does nothing past the end of the map.
     pub fn set(&mut self, n: u64, state: u8) {
         let Some(byte) = self.data.get_mut((n / PER_BYTE) as usize) else { return };
         *byte = *byte & !(3 << shift(n)) | (state & 3) << shift(n);
     }
 
-    /// Makes it so many objects' map; new ones get `state`.
+    /// Changes the number of objects to `count`; new objects get `state`.
     pub fn resize(&mut self, count: u64, state: u8) {
         let before = self.count;
         self.count = count;
-        // Four at a time: maps may be of millions.
+        // Four entries at a time: a map may have millions.
         let four = (state & 3) * 0b0101_0101;
         self.data.resize(count.div_ceil(PER_BYTE).saturating_as::<usize>(), four);
-        // What shares a byte with entries that were there, and what of the last byte is nobody's.
+        // Sets the new entries in a byte shared with old ones, and clears the unused bits of the last
+        // byte.
         let shared = before.next_multiple_of(PER_BYTE).min(count);
         (before..shared).for_each(|n| self.set(n, state));
         (count..count.next_multiple_of(PER_BYTE)).for_each(|n| self.set(n, 0));
     }
 
-    /// Encodes it with its checksums or without.
+    /// Encodes the map with or without checksums.
     pub fn encode_with(&self, w: &mut Writer, with_crcs: bool) {
         let header = encode_header(self.count);
         w.blob(&header);
@@ -97,7 +100,7 @@ impl ObjectMap {
     }
 }
 
-/// Where in its byte an entry lies: the first is the highest.
+/// The bit position of an entry in its byte: the first entry has the highest bits.
 fn shift(n: u64) -> u64 {
     (PER_BYTE - 1 - n % PER_BYTE) * 2
 }
@@ -108,7 +111,7 @@ fn encode_header(count: u64) -> Bytes {
     w.into_bytes()
 }
 
-/// Reads what stands before the entries: how many there are.
+/// Decodes the header and returns the number of entries.
 pub fn decode_header(r: &mut Reader<'_>) -> Result<u64, DecodeError> {
     let count = r.sized()?.versioned("BitVector", 1, 1, |r, _| r.u64())?;
     if count > COUNT_MAX { Err(DecodeError::Invalid { what: "BitVector", value: count }) } else { Ok(count) }
@@ -138,20 +141,20 @@ impl Decode for ObjectMap {
     }
 }
 
-/// Whether each block has the checksum that is there for it; missing ones are not looked at.
+/// Whether each block matches its checksum. Blocks without a checksum are not checked.
 pub fn crcs_hold(data: &[u8], crcs: &[u8]) -> bool {
     let stored = crcs.as_chunks::<4>().0.iter().map(|crc| u32::from_le_bytes(*crc));
     data.chunks(BLOCK).zip(stored).all(|(block, stored)| crc_of(block) == stored)
 }
 
-/// The checksums of entries.
+/// Encodes the checksums of the blocks of `data`.
 pub fn encode_crcs(data: &[u8]) -> Bytes {
     let mut w = Writer::new();
     data.chunks(BLOCK).for_each(|block| w.u32(crc_of(block)));
     w.into_bytes()
 }
 
-/// Ceph's CRC-32C begun with 0.
+/// Ceph's CRC-32C with initial value 0.
 fn crc_of(bytes: &[u8]) -> u32 {
     crc::crc32c(0, bytes)
 }

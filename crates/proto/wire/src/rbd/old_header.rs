@@ -1,26 +1,26 @@
-//! The header of an image of the first format (`rbd_obj_header_ondisk`): the bytes of the object `NAME.rbd`.
+//! The header of an image of format 1 (`rbd_obj_header_ondisk`): the contents of the object `NAME.rbd`.
 //!
 //! | bytes | field |
 //! |---|---|
-//! | 40 | a text that says what it is |
-//! | 24 | what the names of the data objects begin with, ended by a zero |
+//! | 40 | a text that identifies the object |
+//! | 24 | the prefix of the data objects' names, terminated by a zero |
 //! | 4, 8 | signature, version |
-//! | 1, 1, 1, 1 | the object size to the base 2, encryption, compression, nothing |
-//! | 8 | the image's bytes |
-//! | 8 | the newest snapshot's id there ever was |
-//! | 4, 4 | number of snapshots, nothing |
-//! | 8 | bytes of all names of snapshots |
+//! | 1, 1, 1, 1 | log2 of the object size, encryption, compression, unused |
+//! | 8 | the image's size in bytes |
+//! | 8 | the highest snapshot id used so far |
+//! | 4, 4 | number of snapshots, unused |
+//! | 8 | total length of the snapshots' names in bytes |
 //! | 16 each | id and size of a snapshot, newest first |
-//! | | the names in the same order, each ended by a zero |
+//! | | the snapshots' names in the same order, each terminated by a zero |
 
 use az::SaturatingAs as _;
 
 use crate::{Decode, DecodeError, Encode, Name, Reader, SnapId, Writer};
 
-/// What a header begins with; the zero behind it belongs to it.
+/// The text at the start of a header, with its terminating zero.
 pub const TEXT: &[u8; 34] = b"<<< Rados Block Device Image >>>\n\0";
 
-/// What the header of an image begins with that is being migrated.
+/// The text at the start of the header of an image that is being migrated.
 pub const MIGRATING_TEXT: &[u8; 34] = b"<<< Migrating RBD Image      >>>\n\0";
 
 const TEXT_LEN: usize = 40;
@@ -28,10 +28,10 @@ const PREFIX_LEN: usize = 24;
 const SIGNATURE: [u8; 4] = *b"RBD\0";
 const VERSION: [u8; 8] = *b"001.005\0";
 
-/// Bytes of a header without snapshots.
+/// The length of a header without snapshots, in bytes.
 const FIXED_LEN: usize = 112;
 
-/// Bytes of a snapshot without its name.
+/// The length of a snapshot's entry without the name, in bytes.
 const SNAP_LEN: u64 = 16;
 
 /// An image's header.
@@ -41,35 +41,35 @@ pub struct OldHeader {
     prefix: [u8; PREFIX_LEN],
     signature: [u8; 4],
     version: [u8; 8],
-    /// Of an object's size, to the base 2.
+    /// log2 of the object size.
     pub order: u8,
-    /// Encryption, compression and a byte without meaning.
+    /// Encryption, compression and an unused byte.
     options: [u8; 3],
-    /// Bytes of the image.
+    /// The image's size in bytes.
     pub size: u64,
-    /// The newest snapshot's id there ever was.
+    /// The highest snapshot id used so far.
     pub snap_seq: SnapId,
     reserved: u32,
     /// The snapshots, newest first.
     pub snaps: Vec<OldSnap>,
 }
 
-/// A snapshot of an image of the first format.
+/// A snapshot of an image of format 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OldSnap {
     /// Its id.
     pub id: SnapId,
-    /// Bytes of the image when it was made.
+    /// The image's size at the snapshot, in bytes.
     pub size: u64,
-    /// Its name, without a zero.
+    /// The snapshot's name, without the terminating zero.
     pub name: Name,
 }
 
 impl OldHeader {
-    /// The header of a new image.
+    /// Creates the header of a new image.
     ///
     /// # Errors
-    /// [`DecodeError::Invalid`] if the prefix is too long.
+    /// [`DecodeError::Invalid`] if the prefix has 24 bytes or more.
     pub fn new(prefix: &str, order: u8, size: u64) -> Result<Self, DecodeError> {
         if prefix.len() >= PREFIX_LEN {
             return Err(DecodeError::Invalid { what: "block_name", value: prefix.len() as u64 });
@@ -88,17 +88,17 @@ impl OldHeader {
         })
     }
 
-    /// Whether its text says that it is an image, and none that is being migrated.
+    /// Whether the text identifies an image that is not being migrated.
     pub fn is_image(&self) -> bool {
         self.text.starts_with(TEXT)
     }
 
-    /// Whether its text says that it is an image that is being migrated.
+    /// Whether the text identifies an image that is being migrated.
     pub fn is_migrating(&self) -> bool {
         self.text.starts_with(MIGRATING_TEXT)
     }
 
-    /// What the names of the data objects begin with.
+    /// The prefix of the data objects' names.
     pub fn prefix(&self) -> &[u8] {
         until_zero(&self.prefix)
     }
@@ -169,7 +169,7 @@ impl Decode for OldHeader {
 mod tests {
     use super::*;
 
-    /// What release 16 has written for an image of 10 MiB with two snapshots.
+    /// The header that release 16 wrote for an image of 10 MiB with two snapshots.
     const STOCK: &[u8] = b"<<< Rados Block Device Image >>>\n\0\0\0\0\0\0\0rb.0.10ba.6b8b4567\0\0\0\0\0\0\
         RBD\x00001.005\0\x16\0\0\0\0\0\xa0\0\0\0\0\0\x0d\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\
         \x0d\0\0\0\0\0\0\0\0\0\xa0\0\0\0\0\0\x0c\0\0\0\0\0\0\0\0\0\xa0\0\0\0\0\0s22\0s1\0";

@@ -1,4 +1,4 @@
-//! Random CRUSH maps: every feature, no map that would crash the stock tools.
+//! Random CRUSH maps that use every feature, except maps that crash the stock tools.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -15,13 +15,13 @@ const HOST: u16 = 1;
 const RACK: u16 = 2;
 const ROOT: u16 = 3;
 
-/// What a random CRUSH map is for.
+/// The purpose of a random CRUSH map.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Shape {
-    /// Anything: empty buckets, devices at every level, all rule steps.
+    /// No restrictions: empty buckets, devices at every level, all rule steps.
     Wild,
-    /// Every device below a host below a rack below a root, for multi-step-retry rules: those crash in other
-    /// maps.
+    /// Every device is below a host below a rack below a root. For multi-step-retry rules, which crash
+    /// the stock tools on other maps.
     Regular,
 }
 
@@ -69,7 +69,7 @@ impl Builder<'_> {
     fn hierarchy(&mut self) {
         let mut devices: Vec<i32> = (0..self.map.max_devices).collect();
         if self.shape == Shape::Wild {
-            // But never none: `crushtool` says nothing of a map without any bucket.
+            // At least one device: `crushtool` prints nothing for a map without buckets.
             devices.retain(|device| *device == 0 || self.rng.chance(95));
         }
         for device in &devices {
@@ -80,8 +80,8 @@ impl Builder<'_> {
         self.level(ROOT, &racks, 5);
     }
 
-    /// Puts `items` into new buckets of type `kind`, and in wild maps leaves some for the next level. Returns
-    /// what the next level can hold.
+    /// Distributes `items` over new buckets of type `kind`. In wild maps some items are left for the
+    /// next level. Returns the items for the next level.
     fn level(&mut self, kind: u16, items: &[i32], size_max: i32) -> Vec<i32> {
         let mut rest = items;
         let mut above = Vec::new();
@@ -140,7 +140,7 @@ impl Builder<'_> {
                 });
                 BucketAlg::List { item_weights: weights.to_vec(), sum_weights: sums.collect() }
             }
-            // A stock tree that weighs nothing reads beyond its items.
+            // The stock implementation of a tree without weight reads beyond its items.
             2 if weights.iter().any(|weight| *weight > 0) => BucketAlg::Tree { node_weights: tree(weights) },
             3 => {
                 let straws =
@@ -152,7 +152,7 @@ impl Builder<'_> {
     }
 
     fn choose_args(&mut self) {
-        // `crushtool` asks for those of pool 0, and gets the default ones if there are none.
+        // `crushtool` looks up the weight sets of pool 0, and falls back to the default ones.
         for key in [DEFAULT_CHOOSE_ARGS, 0, 1] {
             if self.rng.chance(25) {
                 let args = self.args();
@@ -183,7 +183,7 @@ impl Builder<'_> {
         ChooseArgs(args)
     }
 
-    /// Classes decide nothing by themselves, but must survive the way.
+    /// Classes have no effect on placement here, but encoding and decoding must preserve them.
     fn classes(&mut self) {
         if self.rng.chance(50) {
             self.map.class_names = (0..).zip(["hdd", "ssd"].map(Name::from)).collect();
@@ -270,7 +270,7 @@ impl Builder<'_> {
     }
 }
 
-/// The weights of a tree bucket's nodes.
+/// Returns the weights of a tree bucket's nodes.
 fn tree(weights: &[u32]) -> Vec<u32> {
     let nodes = weights.len().next_power_of_two() * 2;
     let mut tree = vec![0; nodes];
@@ -287,7 +287,7 @@ fn tree(weights: &[u32]) -> Vec<u32> {
     tree
 }
 
-/// A tree of straw2 buckets with devices of several classes, some with shadows from before.
+/// Creates a tree of straw2 buckets with devices of several classes, sometimes with existing shadows.
 pub(crate) fn class_map(rng: &mut Rng) -> CrushMap {
     let mut map = CrushMap::with_root();
     for device in 0..rng.range(1, 20) {
@@ -316,8 +316,9 @@ pub(crate) fn class_map(rng: &mut Rng) -> CrushMap {
     map
 }
 
-/// The source of a CRUSH map with classes and rules that use them. Without uniform buckets, which `crushtool`
-/// cannot make shadows of, and trees, whose shadows it makes of uninitialised memory.
+/// Creates the source of a CRUSH map with classes, and rules that use them. It contains no uniform
+/// buckets, for which `crushtool` cannot build shadows, and no tree buckets, whose shadows `crushtool`
+/// builds from uninitialised memory.
 pub(crate) fn crush_text(rng: &mut Rng) -> String {
     let (hosts, per_host) = (rng.range(2, 6), rng.range(1, 5));
     let mut text = String::from("# begin\n");
@@ -325,7 +326,7 @@ pub(crate) fn crush_text(rng: &mut Rng) -> String {
         writeln!(text, "tunable {name} {}", rng.range(0, max)).expect("a string takes it");
     }
     for device in 0..hosts * per_host {
-        // A rule may only take a class that some device has.
+        // A rule may only take a class that a device has.
         let class = if device < 2 { ["hdd", "ssd"][device as usize] } else { *rng.pick(&["hdd", "ssd"]) };
         writeln!(text, "device {device} osd.{device} class {class}").expect("a string takes it");
     }

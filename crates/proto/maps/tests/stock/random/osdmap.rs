@@ -14,7 +14,7 @@ use loligo_wire::{
 use super::{Shape, crush_map};
 use crate::rng::Rng;
 
-/// A random OSD map over a random CRUSH map. `release` decides what may be in it.
+/// Creates a random OSD map over a random CRUSH map. `release` limits the features in use.
 pub(crate) fn osd_map(rng: &mut Rng, release: u32) -> OsdMap {
     let crush = crush_map(rng, Shape::Wild);
     let max_osd = (crush.max_devices + rng.range(-3, 3)).max(1);
@@ -63,7 +63,7 @@ fn pool(rng: &mut Rng, map: &OsdMap, release: u32) -> PgPool {
     pool
 }
 
-/// Temporary and explicit placements of some of a pool's PGs.
+/// Adds temporary and explicit placements for some of a pool's PGs.
 fn exceptions(rng: &mut Rng, map: &mut OsdMap, pool: PoolId, size: usize, release: u32) {
     let max_osd = map.max_osd() as i32;
     let pg_num = map.pools[&pool].pg_num();
@@ -93,7 +93,7 @@ fn exceptions(rng: &mut Rng, map: &mut OsdMap, pool: PoolId, size: usize, releas
     }
 }
 
-/// Fills the parts of a map that decide no placement.
+/// Fills the fields of a map that do not affect placement.
 pub(crate) fn details(rng: &mut Rng, map: &mut OsdMap, release: u32) {
     let time = |rng: &mut Rng| UTime { sec: rng.next() as u32, nsec: rng.below(1_000_000_000) as u32 };
     map.created = time(rng);
@@ -169,7 +169,7 @@ fn pool_details(rng: &mut Rng, pool: &mut PgPool, release: u32) {
     pool.pg_autoscale_mode = rng.below(3) as u8;
     pool.last_pg_merge_meta.ready_epoch = Epoch(rng.below(9) as u32);
     pool.last_pg_merge_meta.source_version = Eversion { epoch: Epoch(1), version: rng.next() };
-    // Of one form in release 16 to 18, of another in 20.
+    // The encoding differs between releases 16 to 18 and release 20.
     if rng.chance(30) && release != 19 {
         pool.peering_crush = Some(PeeringCrush {
             bucket_count: 1 + rng.below(3) as u32,

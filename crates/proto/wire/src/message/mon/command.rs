@@ -1,4 +1,5 @@
-//! Commands: JSON in, a code, a line and bytes out. To monitors, and the same without Paxos to OSDs.
+//! Commands. The input is JSON; the output is a code, a line of text and bytes. Commands to OSDs and
+//! managers have the same form without the Paxos header.
 
 use bytes::Bytes;
 
@@ -9,11 +10,11 @@ use crate::{DecodeError, Reader, Uuid, Writer};
 /// A command to the monitors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MMonCommand {
-    /// No version is meant.
+    /// Unused: no version applies.
     pub paxos: PaxosHeader,
     /// The cluster.
     pub fsid: Uuid,
-    /// The command in JSON, such as `{"prefix": "status"}`; one string, for all that the list suggests.
+    /// The command in JSON, such as `{"prefix": "status"}`. The list always holds one string.
     pub cmd: Vec<Bytes>,
     /// The command's input.
     pub input: Bytes,
@@ -40,7 +41,7 @@ impl Message for MMonCommand {
     }
 }
 
-/// The answer to an [`MMonCommand`].
+/// The reply to an [`MMonCommand`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MMonCommandAck {
     /// The version of the service's state after the command.
@@ -109,7 +110,7 @@ impl Message for MCommand {
     }
 }
 
-/// The answer to an [`MCommand`].
+/// The reply to an [`MCommand`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MCommandReply {
     /// 0 or more, or a negative errno.

@@ -1,25 +1,25 @@
-//! Lines for the cluster's log.
+//! Entries for the cluster log.
 
 use super::PaxosHeader;
 use crate::message::macros::message_body;
 use crate::{Decode, DecodeError, Encode, EntityAddrVec, EntityName, EntityNum, Reader, UTime, Uuid, Writer};
 
-/// One line (`LogEntry`).
+/// One entry of the cluster log (`LogEntry`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogEntry {
-    /// Who writes, by name.
+    /// The writer's name.
     pub name: EntityName,
-    /// Who writes, by number.
+    /// The writer's number.
     pub rank: EntityNum,
-    /// Where the writer listens.
+    /// The writer's addresses.
     pub addrs: EntityAddrVec,
-    /// When.
+    /// The time of the entry.
     pub stamp: UTime,
-    /// The writer's number for the line.
+    /// The number that the writer assigned to the entry.
     pub seq: u64,
-    /// How grave: 0 debug, 1 info, 2 security, 3 warning, 4 error.
+    /// The severity: 0 debug, 1 info, 2 security, 3 warning, 4 error.
     pub prio: u16,
-    /// The line.
+    /// The text.
     pub message: String,
     /// The channel: `cluster`, `audit`, …
     pub channel: String,
@@ -59,23 +59,23 @@ impl Decode for LogEntry {
 }
 
 message_body! {
-    /// Hands lines to the monitors.
+    /// Sends log entries to the monitors.
     MLog = 52 "log", version 1, compat 1, PRIORITY_DEFAULT {
-        /// No version is meant.
+        /// Unused: no version applies.
         paxos: PaxosHeader,
         /// The cluster.
         fsid: Uuid,
-        /// The lines.
+        /// The entries.
         entries: Vec<LogEntry>,
     }
 }
 
 message_body! {
-    /// The answer to an [`MLog`].
+    /// The reply to an [`MLog`].
     MLogAck = 53 "log_ack", version 1, compat 1, PRIORITY_HIGH {
         /// The cluster.
         fsid: Uuid,
-        /// The last line that is safe.
+        /// The number of the last entry that the monitors have stored.
         last: u64,
         /// The channel.
         channel: String,

@@ -1,37 +1,38 @@
-//! The map of managers.
+//! The manager map.
 
 use crate::message::macros::message_body;
 use crate::{Decode, DecodeError, Encode, EntityAddrVec, Epoch, Reader, UTime, Writer};
 
 message_body! {
-    /// The map of managers, for clients that sent commands to them.
+    /// The manager map, for clients that send commands to managers.
     MMgrMap = 0x704 "mgrmap", version 1, compat 1, PRIORITY_HIGH {
         /// The map.
         map: MgrMap,
     }
 }
 
-/// Who manages (`MgrMap`): the part that clients use. The rest, modules and their options, is written empty;
-/// what follows the name is not read.
+/// The manager map (`MgrMap`), limited to the fields that clients use. The encoder writes the rest,
+/// modules and their options, as empty; the decoder ignores everything after the name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MgrMap {
     /// The map's version.
     pub epoch: Epoch,
-    /// Where the active manager listens; empty if there is none.
+    /// The addresses of the active manager; empty if there is none.
     pub active_addrs: EntityAddrVec,
-    /// The active manager's number.
+    /// The active manager's global id.
     pub active_gid: u64,
-    /// Whether it has started up.
+    /// Whether the active manager has finished starting.
     pub available: bool,
-    /// Its name.
+    /// The active manager's name.
     pub active_name: String,
-    /// When it became the active one.
+    /// When the active manager became active.
     pub active_change: UTime,
-    /// What it can be sent: clients look whether commands for the cluster have a message of their own.
+    /// The active manager's features. Clients derive from them whether commands to the cluster have a
+    /// message type of their own.
     pub active_features: u64,
 }
 
-/// Standbys, modules, services, available modules: a count each.
+/// The counts of four lists: standbys, modules, services, available modules.
 const EMPTY_LISTS_LEN: usize = 4 * 4;
 
 impl Encode for MgrMap {
@@ -46,7 +47,7 @@ impl Encode for MgrMap {
             w.put(&self.active_change);
             w.u32(0); // always-on modules
             w.u64(self.active_features);
-            w.put(&Epoch(0)); // the last failure
+            w.put(&Epoch(0)); // the epoch of the last failure
             w.u32(0); // clients
         });
     }

@@ -1,6 +1,6 @@
-//! What clients and monitors say to each other.
+//! Messages between clients and monitors.
 //!
-//! Messages about what the monitors agree on by Paxos begin with a [`PaxosHeader`].
+//! Messages about state that the monitors agree on by Paxos begin with a [`PaxosHeader`].
 
 mod auth;
 mod command;
@@ -23,18 +23,18 @@ pub use stats::{ClusterStatfs, MGetPoolStats, MGetPoolStatsReply, MStatfs, MStat
 
 use crate::{Decode, DecodeError, Encode, Reader, Writer};
 
-/// What `PaxosServiceMessage` puts first.
+/// The first fields of `PaxosServiceMessage`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PaxosHeader {
-    /// The version of the service's state that the sender has seen, or that the answer is based on; 0 is
-    /// "any".
+    /// The version of the service's state that the sender has seen, or that the reply is based on; 0
+    /// means "any".
     pub version: u64,
 }
 
 impl Encode for PaxosHeader {
     fn encode(&self, w: &mut Writer) {
         w.u64(self.version);
-        w.u16(u16::MAX); // two fields that monitors once used among themselves
+        w.u16(u16::MAX); // two fields that monitors formerly used among themselves
         w.u64(0);
     }
 }

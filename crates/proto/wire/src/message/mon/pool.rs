@@ -1,4 +1,4 @@
-//! Making and removing pools and snapshots.
+//! Creation and removal of pools and snapshots.
 
 use az::SaturatingAs as _;
 use bytes::Bytes;
@@ -8,22 +8,22 @@ use crate::message::macros::message_body;
 use crate::message::{Data, Header, Message};
 use crate::{DecodeError, Epoch, Reader, SnapId, Uuid, Writer};
 
-/// What to do with a pool (`POOL_OP_*`).
+/// An operation on a pool (`POOL_OP_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolOpCode {
-    /// Make a pool.
+    /// Create a pool.
     Create = 0x01,
-    /// Remove a pool and all that is in it.
+    /// Remove a pool and its contents.
     Delete = 0x02,
-    /// Nothing, since users of pools were given up.
+    /// No effect: pools no longer have owners.
     AuidChange = 0x03,
-    /// Make a snapshot of the whole pool.
+    /// Create a snapshot of the whole pool.
     CreateSnap = 0x11,
     /// Remove a snapshot of the whole pool.
     DeleteSnap = 0x12,
-    /// Give out an id for a snapshot that the client manages. The answer's payload is the id in 64 bits.
+    /// Allocate an id for a snapshot that the client manages. The reply's payload is the id in 64 bits.
     CreateUnmanagedSnap = 0x21,
-    /// Take such an id back.
+    /// Remove a snapshot that the client manages.
     DeleteUnmanagedSnap = 0x22,
 }
 
@@ -47,15 +47,15 @@ impl PoolOpCode {
 /// Asks the monitors to change a pool (version 4 of the message).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MPoolOp {
-    /// The osdmap that the client has.
+    /// The epoch of the client's osdmap.
     pub paxos: PaxosHeader,
     /// The cluster.
     pub fsid: Uuid,
-    /// The pool; 0 if one is to be made.
+    /// The pool; 0 to create one.
     pub pool: u32,
-    /// What to do.
+    /// The operation.
     pub op: PoolOpCode,
-    /// The snapshot, where one is meant by number.
+    /// The snapshot's id, for operations that name the snapshot by id.
     pub snapid: SnapId,
     /// The new pool's name, or the snapshot's.
     pub name: Bytes,
@@ -74,7 +74,7 @@ impl Message for MPoolOp {
         w.put(&self.fsid);
         w.u32(self.pool);
         w.u32(self.op as u32);
-        w.u64(0); // was the pool's user
+        w.u64(0); // was the pool's owner
         w.put(&self.snapid);
         w.put(&self.name);
         w.u8(0);
@@ -103,17 +103,17 @@ impl Message for MPoolOp {
 }
 
 message_body! {
-    /// The answer to an [`MPoolOp`].
+    /// The reply to an [`MPoolOp`].
     MPoolOpReply = 48 "poolopreply", version 1, compat 1, PRIORITY_HIGH {
-        /// The osdmap that the answer is based on.
+        /// The epoch of the osdmap that the reply is based on.
         paxos: PaxosHeader,
         /// The cluster.
         fsid: Uuid,
         /// 0, or a negative errno.
         result: i32,
-        /// The osdmap that holds the change.
+        /// The epoch of the osdmap that contains the change.
         epoch: Epoch,
-        /// What some operations answer with.
+        /// The output of operations that have one.
         payload: Option<Bytes>,
     }
 }

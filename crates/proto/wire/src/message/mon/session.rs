@@ -1,4 +1,4 @@
-//! Maps, subscriptions, configuration: what keeps a client's session with a monitor going.
+//! Messages of a client's session with a monitor: maps, subscriptions and configuration.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use crate::message::{Data, Header, Message};
 use crate::{Decode, DecodeError, Encode, Reader, Uuid, Writer};
 
 message_body! {
-    /// Asks for the monmap.
+    /// Requests the monmap.
     MMonGetMap = 5 "mon_getmap", version 1, compat 1, PRIORITY_DEFAULT {}
 }
 
 message_body! {
-    /// The monmap, encoded: `loligo-maps` opens it.
+    /// The encoded monmap; `loligo-maps` decodes it.
     MMonMap = 4 "mon_map", version 1, compat 1, PRIORITY_HIGH {
         /// The monmap.
         monmap: Bytes,
@@ -22,19 +22,20 @@ message_body! {
 }
 
 message_body! {
-    /// Settings from the monitors' configuration database. Every client gets one at the start, often empty.
+    /// Settings from the monitors' configuration database. Every client receives this message at the
+    /// start of its session; it is often empty.
     MConfig = 62 "config", version 1, compat 1, PRIORITY_HIGH {
-        /// Option and value.
+        /// Options and their values.
         config: BTreeMap<String, String>,
     }
 }
 
-/// What a client wants of one kind of thing.
+/// A client's subscription to one kind of map or setting.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Subscription {
-    /// The first version wanted; for the osdmap 0 is "the newest, whole".
+    /// The first version wanted; for the osdmap, 0 means the newest full map.
     pub start: u64,
-    /// Whether only the next one is wanted, not all that follow.
+    /// Whether the client wants only the next version, not all that follow.
     pub onetime: bool,
 }
 
@@ -52,11 +53,10 @@ impl Decode for Subscription {
     }
 }
 
-/// Asks to be sent things when they change: `monmap`, `config`, `osdmap`, `mgrmap`, … (version 3 of the
-/// message).
+/// Subscribes to changes: `monmap`, `config`, `osdmap`, `mgrmap`, … (version 3 of the message).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MMonSubscribe {
-    /// What, and from which version.
+    /// The subscribed kinds, and the first version wanted of each.
     pub what: BTreeMap<String, Subscription>,
     /// The sender's host name, for operators.
     pub hostname: String,
@@ -75,14 +75,15 @@ impl Message for MMonSubscribe {
 
     fn decode(header: &Header, r: &mut Reader<'_>, _: &Data) -> Result<Self, DecodeError> {
         let what = r.get()?;
-        // Kernels write version 2, which ends here.
+        // Kernel clients send version 2, which ends here.
         let hostname = if header.version >= 3 { r.get()? } else { String::new() };
         Ok(Self { what, hostname })
     }
 }
 
 message_body! {
-    /// Acknowledges a subscription. Clients since jewel need none; older ones renew within the interval.
+    /// Acknowledges a subscription. Clients since jewel do not need it; older ones renew the
+    /// subscription within the interval.
     MMonSubscribeAck = 16 "mon_subscribe_ack", version 1, compat 1, PRIORITY_HIGH {
         /// Seconds until the subscription must be renewed.
         interval_s: u32,
@@ -92,28 +93,28 @@ message_body! {
 }
 
 message_body! {
-    /// Asks for the newest version of a map.
+    /// Requests the newest version number of a map.
     MMonGetVersion = 19 "mon_get_version", version 1, compat 1, PRIORITY_DEFAULT {
-        /// The sender's number for the question.
+        /// The sender's id for the request.
         handle: u64,
-        /// Which map: `osdmap`, `monmap`, …
+        /// The kind of map: `osdmap`, `monmap`, …
         what: String,
     }
 }
 
 message_body! {
-    /// Answers [`MMonGetVersion`].
+    /// The reply to [`MMonGetVersion`].
     MMonGetVersionReply = 20 "mon_get_version_reply", version 2, compat 2, PRIORITY_HIGH {
-        /// The question's number.
+        /// The id from the request.
         handle: u64,
         /// The newest version; 0 if there is no such map.
         version: u64,
-        /// The oldest version that the monitor still has.
+        /// The oldest version that the monitor still stores.
         oldest: u64,
     }
 }
 
 message_body! {
-    /// Asks whether anybody is there (`ceph ping`).
+    /// Checks whether the peer is alive (`ceph ping`).
     MPing = 2 "ping", version 1, compat 1, PRIORITY_DEFAULT {}
 }

@@ -1,4 +1,4 @@
-//! Space and counts of the cluster and of pools.
+//! Space usage and object counts of the cluster and of pools.
 
 use std::collections::BTreeMap;
 
@@ -10,27 +10,28 @@ use crate::message::osd::PoolStat;
 use crate::{Decode, DecodeError, Encode, PoolId, Reader, Uuid, Writer};
 
 message_body! {
-    /// Asks for the cluster's space, or for what one pool can use (version 2 of the message).
+    /// Requests the cluster's space usage, or the space available to one pool (version 2 of the
+    /// message).
     MStatfs = 13 "statfs", version 2, compat 1, PRIORITY_DEFAULT {
-        /// The statistics that the client has seen.
+        /// The version of the statistics that the client has.
         paxos: PaxosHeader,
         /// The cluster.
         fsid: Uuid,
-        /// The pool, if one is meant.
+        /// The pool, or `None` for the whole cluster.
         data_pool: Option<PoolId>,
     }
 }
 
-/// Space (`ceph_statfs`); 1 kB is 1,024 bytes.
+/// Space usage (`ceph_statfs`); 1 kB is 1,024 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClusterStatfs {
-    /// All, in kB.
+    /// Total, in kB.
     pub kb: u64,
     /// Used, in kB.
     pub kb_used: u64,
     /// Free, in kB.
     pub kb_avail: u64,
-    /// Objects.
+    /// Number of objects.
     pub num_objects: u64,
 }
 
@@ -51,21 +52,21 @@ impl Decode for ClusterStatfs {
 }
 
 message_body! {
-    /// The answer to an [`MStatfs`].
+    /// The reply to an [`MStatfs`].
     MStatfsReply = 14 "statfs_reply", version 1, compat 1, PRIORITY_HIGH {
         /// The cluster.
         fsid: Uuid,
         /// The version of the statistics.
         version: u64,
-        /// The space.
+        /// The space usage.
         statfs: ClusterStatfs,
     }
 }
 
 message_body! {
-    /// Asks for pools' statistics.
+    /// Requests the statistics of pools.
     MGetPoolStats = 58 "getpoolstats", version 1, compat 1, PRIORITY_DEFAULT {
-        /// The statistics that the client has seen.
+        /// The version of the statistics that the client has.
         paxos: PaxosHeader,
         /// The cluster.
         fsid: Uuid,
@@ -75,15 +76,15 @@ message_body! {
 }
 
 message_body! {
-    /// The answer to an [`MGetPoolStats`] (version 2 of the message).
+    /// The reply to an [`MGetPoolStats`] (version 2 of the message).
     MGetPoolStatsReply = 59 "getpoolstatsreply", version 2, compat 1, PRIORITY_HIGH {
         /// The version of the statistics.
         paxos: PaxosHeader,
         /// The cluster.
         fsid: Uuid,
-        /// Statistics by name; pools that do not exist are missing.
+        /// Statistics by pool name; pools that do not exist are left out.
         pool_stats: BTreeMap<Bytes, PoolStat>,
-        /// Whether all OSDs report their space pool by pool.
+        /// Whether all OSDs report their space usage per pool.
         per_pool: bool,
     }
 }

@@ -1,34 +1,35 @@
-//! [`MOSDBackoff`]: an OSD asks a client to hold back requests on a range of objects, and later to go on.
+//! [`MOSDBackoff`]: an OSD asks a client to stop sending requests on a range of objects, and later to
+//! resume.
 
 use super::HObject;
 use crate::message::{Data, Header, Message};
 use crate::{DecodeError, Epoch, Reader, SpgId, Writer};
 
-/// What a backoff message says (`CEPH_OSD_BACKOFF_OP_*`).
+/// The kind of a backoff message (`CEPH_OSD_BACKOFF_OP_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackoffOp {
-    /// OSD to client: hold back.
+    /// OSD to client: stop sending requests on the range.
     Block = 1,
-    /// Client to OSD: holding back.
+    /// Client to OSD: acknowledges `Block`.
     AckBlock = 2,
-    /// OSD to client: go on, and send again what was held back.
+    /// OSD to client: resume, and send the withheld requests again.
     Unblock = 3,
 }
 
-/// An OSD's backoff or a client's acknowledgement.
+/// An OSD's backoff, or a client's acknowledgement of one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MOSDBackoff {
     /// The placement group.
     pub pgid: SpgId,
-    /// The sender's map.
+    /// The epoch of the sender's map.
     pub map_epoch: Epoch,
-    /// What to do.
+    /// The kind of message.
     pub op: BackoffOp,
     /// The backoff's number in its placement group and connection.
     pub id: u64,
     /// First object of the range.
     pub begin: HObject,
-    /// End of the range, not in it. Equal to `begin` if the range is that one object.
+    /// End of the range, exclusive. Equal to `begin` if the range is the single object `begin`.
     pub end: HObject,
 }
 

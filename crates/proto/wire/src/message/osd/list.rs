@@ -1,4 +1,4 @@
-//! What PGNLS, LIST_WATCHERS and the extended attributes answer with: the outputs of operations.
+//! The outputs of the operations PGNLS and LIST_WATCHERS.
 
 use super::HObject;
 use crate::{Decode, DecodeError, Encode, EntityAddr, EntityNum, Reader, Writer};
@@ -10,7 +10,7 @@ pub struct ListObject {
     pub nspace: Vec<u8>,
     /// The name.
     pub oid: Vec<u8>,
-    /// The locator key; empty if the object is placed by its name.
+    /// The locator key; empty if the object's name determines its placement.
     pub locator: Vec<u8>,
 }
 
@@ -31,10 +31,10 @@ impl Decode for ListObject {
 
 /// The output of PGNLS (`pg_nls_response_t`): some of a placement group's objects, in the pool's order.
 ///
-/// The operation's result is 1 when the listing has reached the placement group's end, 0 before.
+/// The operation's result is 1 when the listing has reached the end of the placement group, otherwise 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PgNlsResponse {
-    /// Where to go on.
+    /// The position from which the next listing continues.
     pub handle: HObject,
     /// The objects.
     pub entries: Vec<ListObject>,
@@ -59,11 +59,11 @@ impl Decode for PgNlsResponse {
 /// One watcher of an object (`watch_item_t`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WatchItem {
-    /// Who.
+    /// The watcher's client number.
     pub name: EntityNum,
-    /// The watcher's name for the watch.
+    /// The cookie that the watcher chose for the watch.
     pub cookie: u64,
-    /// Seconds without a sign of life until the watch ends.
+    /// The watch ends after this many seconds without a sign of life from the watcher.
     pub timeout_s: u32,
     /// The watcher's address.
     pub addr: EntityAddr,

@@ -1,4 +1,4 @@
-//! [`MOSDMap`]: maps on their way to clients and OSDs.
+//! [`MOSDMap`]: osdmaps sent to clients and OSDs.
 
 use std::collections::BTreeMap;
 
@@ -7,23 +7,23 @@ use bytes::Bytes;
 use crate::message::{Data, Header, Message};
 use crate::{DecodeError, Epoch, Reader, Uuid, Writer};
 
-/// Some osdmaps, encoded: `loligo-maps` opens them (version 4 of the message).
+/// Encoded osdmaps; `loligo-maps` decodes them (version 4 of the message).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MOSDMap {
     /// The cluster.
     pub fsid: Uuid,
-    /// Changes; the one of an epoch leads from the epoch before to it.
+    /// Incremental maps by epoch. Each turns the map of the previous epoch into the map of its epoch.
     pub incrementals: BTreeMap<Epoch, Bytes>,
-    /// Whole maps.
+    /// Full maps.
     pub maps: BTreeMap<Epoch, Bytes>,
-    /// The oldest epoch that the sender still has, or that the cluster still needs.
+    /// The oldest epoch that the sender still stores, or that the cluster still needs.
     pub oldest: Epoch,
     /// The newest epoch that the sender has.
     pub newest: Epoch,
 }
 
 impl MOSDMap {
-    /// The newest epoch in the message itself.
+    /// Returns the newest epoch contained in the message.
     pub fn last(&self) -> Option<Epoch> {
         let last = |maps: &BTreeMap<Epoch, Bytes>| maps.last_key_value().map(|(epoch, _)| *epoch);
         last(&self.incrementals).max(last(&self.maps))
@@ -43,7 +43,7 @@ impl Message for MOSDMap {
         w.put(&self.maps);
         w.put(&self.oldest);
         w.put(&self.newest);
-        w.u32(0); // removed snapshots by pool: used by one version of mimic
+        w.u32(0); // removed snapshots by pool: used only by one version of mimic
     }
 
     fn front_len_hint(&self) -> usize {

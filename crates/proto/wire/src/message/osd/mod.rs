@@ -1,4 +1,4 @@
-//! What clients and OSDs say to each other: requests on objects and their answers, backoffs, notifications,
+//! Messages between clients and OSDs: requests on objects and their replies, backoffs, notifications and
 //! maps, and the types inside the payloads of operations.
 
 mod backoff;

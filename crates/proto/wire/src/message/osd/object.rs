@@ -1,36 +1,37 @@
-//! How requests and replies name objects: [`ObjectLocator`], [`HObject`], [`RequestRedirect`], [`OsdReqId`].
+//! Types by which requests and replies identify objects and operations: [`ObjectLocator`], [`HObject`],
+//! [`RequestRedirect`], [`OsdReqId`].
 
 use crate::{Decode, DecodeError, Encode, EntityNum, Incarnation, PoolId, Reader, SnapId, Tid, Writer};
 
-/// Where an object lies beside its name (`object_locator_t`).
+/// The fields besides the name that determine an object's placement (`object_locator_t`).
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ObjectLocator {
     /// The pool.
     pub pool: PoolId,
-    /// Placed by this instead of by the object's name, unless empty.
+    /// The locator key. Unless empty, it determines the placement instead of the object's name.
     pub key: Vec<u8>,
-    /// The namespace; empty is the default one.
+    /// The namespace; empty for the default one.
     pub nspace: Vec<u8>,
     /// The placement hash, for requests to a whole placement group; [`ObjectLocator::NO_HASH`] otherwise.
     pub hash: i64,
 }
 
 impl ObjectLocator {
-    /// "Placed by name or key."
+    /// The value of `hash` for objects that are placed by name or key.
     pub const NO_HASH: i64 = -1;
 
-    /// The default namespace of `pool`, placed by name.
+    /// Creates the locator of the pool's default namespace, with placement by name.
     pub fn in_pool(pool: PoolId) -> Self {
         Self { pool, key: Vec::new(), nspace: Vec::new(), hash: Self::NO_HASH }
     }
 
-    /// Bytes of the encoding.
+    /// The length of the encoding, in bytes.
     pub fn encoded_len(&self) -> usize {
         6 + 8 + 4 + (4 + self.key.len()) + (4 + self.nspace.len()) + 8
     }
 }
 
-/// No pool (−1): the locator inside a redirect that changes nothing.
+/// No pool (−1): a redirect with this locator keeps the object's location.
 impl Default for ObjectLocator {
     fn default() -> Self {
         Self::in_pool(PoolId(-1))
@@ -39,11 +40,11 @@ impl Default for ObjectLocator {
 
 impl Encode for ObjectLocator {
     fn encode(&self, w: &mut Writer) {
-        // Readers that do not know the hash would place the request by its (empty) name.
+        // Readers that do not know the field `hash` would place the request by its (empty) name.
         let compat = if self.hash == Self::NO_HASH { 3 } else { 6 };
         w.versioned(6, compat, |w| {
             w.put(&self.pool);
-            w.i32(-1); // was "preferred OSD"
+            w.i32(-1); // formerly the "preferred OSD"
             w.blob(&self.key);
             w.blob(&self.nspace);
             w.i64(self.hash);
@@ -62,11 +63,11 @@ impl Decode for ObjectLocator {
     }
 }
 
-/// An object's full name and its place in the order of a pool's objects (`hobject_t`): what listing and
-/// backoffs count in.
+/// An object's full name, ordered as the objects of a pool are (`hobject_t`). Listings and backoffs use
+/// it as a position.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HObject {
-    /// The locator key, if it differs from the name; else empty.
+    /// The locator key if it differs from the name, otherwise empty.
     pub key: Vec<u8>,
     /// The name.
     pub oid: Vec<u8>,
@@ -74,19 +75,19 @@ pub struct HObject {
     pub snap: SnapId,
     /// The placement hash.
     pub hash: u32,
-    /// Whether this is the end of all objects; then nothing else counts.
+    /// Whether this is the position after all objects. All other fields are then ignored.
     pub max: bool,
     /// The namespace.
     pub nspace: Vec<u8>,
-    /// The pool; [`HObject::POOL_MIN`] in the start of all objects.
+    /// The pool; [`HObject::POOL_MIN`] in the position before all objects.
     pub pool: i64,
 }
 
 impl HObject {
-    /// The pool number that orders before all pools.
+    /// The pool number that sorts before all pools.
     pub const POOL_MIN: i64 = i64::MIN;
 
-    /// The place before all objects.
+    /// The position before all objects.
     pub fn min() -> Self {
         Self {
             key: Vec::new(),
@@ -99,24 +100,24 @@ impl HObject {
         }
     }
 
-    /// The place after all objects.
+    /// The position after all objects.
     pub fn max() -> Self {
         Self { max: true, ..Self::min() }
     }
 
-    /// Whether this is the place before all objects.
+    /// Whether this is the position before all objects.
     pub fn is_min(&self) -> bool {
         *self == Self::min()
     }
 
-    /// The bytes the object is placed by: its key, or else its name.
+    /// The bytes that determine the placement: the locator key, or the name if there is no key.
     pub fn effective_key(&self) -> &[u8] {
         if self.key.is_empty() { &self.oid } else { &self.key }
     }
 }
 
-/// Ceph's order ("bitwise"): the end last; then pool, the hash with its bits reversed, namespace, key, name,
-/// snapshot.
+/// Ceph's "bitwise" order: the maximum is last; otherwise by pool, bit-reversed hash, namespace, key,
+/// name, snapshot.
 impl Ord for HObject {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         fn rank(o: &HObject) -> (i64, u32, &[u8], &[u8], &[u8], SnapId) {
@@ -162,7 +163,7 @@ impl Decode for HObject {
                 nspace: r.blob()?.to_vec(),
                 pool: r.i64()?,
             };
-            // The oldest writers say "start" with pool −1; all readers treat the two alike.
+            // The oldest writers encode the minimum with pool −1; all readers treat both forms alike.
             if o.pool == -1 && o.snap == SnapId(0) && o.hash == 0 && !o.max && o.oid.is_empty() {
                 o.pool = Self::POOL_MIN;
             }
@@ -171,12 +172,12 @@ impl Decode for HObject {
     }
 }
 
-/// "Ask there instead" (`request_redirect_t`), in a reply.
+/// Tells the client, in a reply, to send the request to another location (`request_redirect_t`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RequestRedirect {
-    /// Where to ask.
+    /// The location to send the request to.
     pub locator: ObjectLocator,
-    /// The object to ask for, unless empty.
+    /// The name of the object to address, unless empty.
     pub object: Vec<u8>,
 }
 
@@ -185,7 +186,7 @@ impl Encode for RequestRedirect {
         w.versioned(1, 1, |w| {
             w.put(&self.locator);
             w.blob(&self.object);
-            w.u32(0); // was a list of instructions; nobody sends one
+            w.u32(0); // formerly a list of instructions; no release sends one
         });
     }
 }
@@ -201,23 +202,23 @@ impl Decode for RequestRedirect {
     }
 }
 
-/// The name of an operation (`osd_reqid_t`), the same each time it is sent: who sends, its incarnation, its
-/// tid.
+/// The identity of an operation (`osd_reqid_t`), the same in every attempt: the sender, its incarnation
+/// and the tid.
 ///
-/// Clients leave name and tid blank: the OSD then takes the sender's number and the tid of the message's
+/// Clients leave name and tid blank: the OSD then uses the sender's number and the tid of the message
 /// header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OsdReqId {
-    /// Who.
+    /// The sender.
     pub name: EntityNum,
-    /// Which of the sender's operations.
+    /// The sender's number for the operation.
     pub tid: Tid,
-    /// Which life of the sender.
+    /// The sender's incarnation.
     pub inc: Incarnation,
 }
 
 impl OsdReqId {
-    /// Bytes of the encoding.
+    /// The length of the encoding, in bytes.
     pub const ENCODED_LEN: usize = 27;
 }
 

@@ -1,4 +1,4 @@
-//! Operations on an object's map, and how their answers are read.
+//! Omap operations on objects, and decoders of their replies.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,26 +7,26 @@ use bytes::Bytes;
 use super::{CmpOp, OpCode, OsdOp};
 use crate::{DecodeError, Encode, Reader, Writer};
 
-/// Part of a map, as OMAPGETVALS answers.
+/// Part of an omap, as OMAPGETVALS returns it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OmapPairs {
-    /// Keys and values, by key.
+    /// Keys and values, sorted by key.
     pub pairs: Vec<(Bytes, Bytes)>,
-    /// Whether there are more behind them.
+    /// Whether more pairs follow.
     pub more: bool,
 }
 
-/// Part of a map's keys, as OMAPGETKEYS answers.
+/// Part of an omap's keys, as OMAPGETKEYS returns it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OmapKeys {
-    /// In order.
+    /// The keys, sorted.
     pub keys: Vec<Bytes>,
-    /// Whether there are more behind them.
+    /// Whether more keys follow.
     pub more: bool,
 }
 
 impl OmapPairs {
-    /// Reads an answer.
+    /// Decodes the operation's output.
     pub fn from_answer(answer: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(answer);
         let pairs: BTreeMap<Bytes, Bytes> = r.get()?;
@@ -35,7 +35,7 @@ impl OmapPairs {
 }
 
 impl OmapKeys {
-    /// Reads an answer.
+    /// Decodes the operation's output.
     pub fn from_answer(answer: &[u8]) -> Result<Self, DecodeError> {
         let mut r = Reader::new(answer);
         Ok(Self { keys: r.get()?, more: r.bool()? })
@@ -43,7 +43,7 @@ impl OmapKeys {
 }
 
 impl OsdOp {
-    /// OMAPGETVALS: at most `max` pairs behind the key `after` whose keys begin with `prefix`.
+    /// OMAPGETVALS: returns at most `max` pairs whose keys follow `after` and begin with `prefix`.
     pub fn omap_values(after: &[u8], max: u64, prefix: &[u8]) -> Self {
         let mut w = Writer::new();
         w.blob(after);
@@ -52,7 +52,7 @@ impl OsdOp {
         Self::new(OpCode::OMAPGETVALS).with_data(w.into_bytes())
     }
 
-    /// OMAPGETKEYS: at most `max` keys behind `after`.
+    /// OMAPGETKEYS: returns at most `max` keys that follow `after`.
     pub fn omap_keys(after: &[u8], max: u64) -> Self {
         let mut w = Writer::new();
         w.blob(after);
@@ -60,13 +60,12 @@ impl OsdOp {
         Self::new(OpCode::OMAPGETKEYS).with_data(w.into_bytes())
     }
 
-    /// OMAPGETVALSBYKEYS; the answer is a map of those that there are.
+    /// OMAPGETVALSBYKEYS: returns a map of the given keys that exist.
     pub fn omap_values_by_keys<K: AsRef<[u8]>>(keys: impl IntoIterator<Item = K>) -> Self {
         Self::new(OpCode::OMAPGETVALSBYKEYS).with_data(set_of(keys).to_bytes())
     }
 
-    /// OMAP_CMP: fails with ECANCELED unless each key's value compares so with the one given (as it: stored
-    /// OP given).
+    /// OMAP_CMP: fails with ECANCELED unless, for each key, the comparison `stored OP given` holds.
     pub fn omap_compare<K: AsRef<[u8]>>(assertions: impl IntoIterator<Item = (K, CmpOp, Bytes)>) -> Self {
         let assertions: BTreeMap<Bytes, (Bytes, i32)> = assertions
             .into_iter()
@@ -87,7 +86,7 @@ impl OsdOp {
         Self::new(OpCode::OMAPRMKEYS).with_data(set_of(keys).to_bytes())
     }
 
-    /// OMAPRMKEYRANGE: removes the keys from `from` on that are less than `until`.
+    /// OMAPRMKEYRANGE: removes the keys that are at least `from` and less than `until`.
     pub fn omap_remove_range(from: &[u8], until: &[u8]) -> Self {
         let mut w = Writer::new();
         w.blob(from);

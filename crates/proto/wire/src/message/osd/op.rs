@@ -1,4 +1,4 @@
-//! One operation on an object: [`OsdOp`], its constructors and the views of its arguments.
+//! One operation on an object: [`OsdOp`], its constructors, and accessors for its arguments.
 
 use az::SaturatingAs as _;
 use bytes::Bytes;
@@ -6,64 +6,65 @@ use bytes::Bytes;
 use super::{OpCode, OpFlags};
 use crate::{DecodeError, Encode, Reader, SnapId, Writer};
 
-/// Bytes of the union of all arguments in `ceph_osd_op`.
+/// The length of the argument union in `ceph_osd_op`, in bytes.
 const ARGS_LEN: usize = 28;
 
-/// One operation of a request, or its echo in a reply: `ceph_osd_op` and the bytes that belong to it.
+/// One operation of a request, or its echo in a reply: `ceph_osd_op` and the payload that belongs to it.
 ///
 /// ```text
 /// offset  0   2       6            34            38
 ///         code flags   arguments    payload_len        38 bytes; the payload travels in the message's data
 /// ```
-/// What the arguments mean depends on the code: constructors and views of the same name keep the two
-/// together. A view of the wrong code yields numbers without meaning, but never fails.
+/// The meaning of the arguments depends on the code: a constructor and the accessor of the same name
+/// agree on it. An accessor for another code returns meaningless numbers but never fails.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OsdOp {
-    /// Which operation.
+    /// The operation.
     pub code: OpCode,
     /// Its flags.
     pub flags: OpFlags,
     args: [u8; ARGS_LEN],
-    /// In a request the input (`indata`), in a reply the output (`outdata`). A slice of the message's data,
-    /// not a copy.
+    /// The input (`indata`) in a request, the output (`outdata`) in a reply: a slice of the message's
+    /// data, not a copy.
     pub data: Bytes,
 }
 
-/// Arguments of READ, WRITE, WRITEFULL, APPEND, ZERO, TRUNCATE, SPARSE_READ, MAPEXT, CMPEXT: a range of
-/// bytes.
+/// Arguments of READ, WRITE, WRITEFULL, APPEND, ZERO, TRUNCATE, SPARSE_READ, MAPEXT, CMPEXT: a byte
+/// range.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Extent {
-    /// First byte; TRUNCATE: the new size.
+    /// Offset of the first byte; in TRUNCATE, the new size.
     pub offset: u64,
-    /// Bytes; in a READ, 0 is "to the end".
+    /// Length in bytes; in READ, 0 means "to the end".
     pub length: u64,
-    /// CephFS: the size of the last truncation, applied lazily.
+    /// CephFS: the size of the last truncation, which the OSD applies lazily.
     pub truncate_size: u64,
-    /// CephFS: the number of the last truncation.
+    /// CephFS: the sequence number of the last truncation.
     pub truncate_seq: u32,
 }
 
-/// Arguments of the operations on one extended attribute, and of OMAP_CMP's kin.
+/// Arguments of the operations on one extended attribute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct XattrArgs {
-    /// Bytes of the name, at the start of the input.
+    /// Length of the name in bytes; the name is at the start of the input.
     pub name_len: u32,
-    /// Bytes of the value, behind the name.
+    /// Length of the value in bytes; the value follows the name.
     pub value_len: u32,
-    /// CMPXATTR: how to compare, see [`CmpOp`].
+    /// CMPXATTR: the comparison, see [`CmpOp`].
     pub cmp_op: u8,
     /// CMPXATTR: [`XattrArgs::MODE_STRING`] or [`XattrArgs::MODE_U64`].
     pub cmp_mode: u8,
 }
 
 impl XattrArgs {
-    /// Compare as byte strings.
+    /// Compares as byte strings.
     pub const MODE_STRING: u8 = 1;
-    /// Compare as numbers: the attribute's text against the input's 64-bit integer.
+    /// Compares as numbers: the attribute's text against the 64-bit integer in the input.
     pub const MODE_U64: u8 = 2;
 }
 
-/// How CMPXATTR and OMAP_CMP compare: value given OP value stored.
+/// The comparisons of CMPXATTR and OMAP_CMP. CMPXATTR tests "given OP stored"; OMAP_CMP tests "stored OP
+/// given".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CmpOp {
     /// Equal.
@@ -81,7 +82,7 @@ pub enum CmpOp {
 }
 
 impl CmpOp {
-    /// The comparison with a number; `None` if there is none.
+    /// Returns the comparison with the number `code`, or `None` if there is none.
     pub fn from_code(code: u8) -> Option<Self> {
         [Self::Eq, Self::Ne, Self::Gt, Self::Gte, Self::Lt, Self::Lte]
             .into_iter()
@@ -104,7 +105,7 @@ impl CmpOp {
 /// Arguments of PGLS and PGNLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PgLsArgs {
-    /// At most so many entries.
+    /// The maximum number of entries.
     pub count: u64,
     /// The epoch in which the listing began.
     pub start_epoch: u32,
@@ -113,20 +114,21 @@ pub struct PgLsArgs {
 /// Arguments of WATCH.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WatchArgs {
-    /// The client's name for the watch.
+    /// The cookie that the client chose for the watch.
     pub cookie: u64,
-    /// What to do, one of this type's constants.
+    /// The action, one of this type's constants.
     pub op: u8,
     /// Counts the client's registrations of this watch.
     pub generation: u32,
-    /// Seconds without a sign of life until the watch ends; 0 is the OSD's default.
+    /// The watch ends after this many seconds without a sign of life from the client; 0 selects the
+    /// OSD's default.
     pub timeout_s: u32,
 }
 
 impl WatchArgs {
     /// End the watch.
     pub const UNWATCH: u8 = 0;
-    /// Register, as the oldest clients do.
+    /// Register, in the form of the oldest clients.
     pub const LEGACY_WATCH: u8 = 1;
     /// Register.
     pub const WATCH: u8 = 3;
@@ -139,9 +141,9 @@ impl WatchArgs {
 /// Arguments of SETALLOCHINT.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AllocHint {
-    /// Bytes the object will have.
+    /// The expected size of the object, in bytes.
     pub expected_object_size: u64,
-    /// Bytes a write will have.
+    /// The expected size of a write, in bytes.
     pub expected_write_size: u64,
     /// `CEPH_OSD_ALLOC_HINT_FLAG_*`.
     pub flags: u32,
@@ -150,24 +152,24 @@ pub struct AllocHint {
 /// Arguments of WRITESAME.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WriteSame {
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes written in all.
+    /// Total number of bytes written.
     pub length: u64,
-    /// Bytes of the pattern in the input.
+    /// Length of the pattern in the input, in bytes.
     pub data_length: u64,
 }
 
 /// Arguments of CHECKSUM.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChecksumArgs {
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes; 0 is "to the end".
+    /// Length in bytes; 0 means "to the end".
     pub length: u64,
-    /// Bytes for each checksum; 0 is one for all.
+    /// Bytes for each checksum; 0 computes one checksum for the whole range.
     pub chunk_size: u32,
-    /// One of this type's constants.
+    /// The algorithm, one of this type's constants.
     pub kind: u8,
 }
 
@@ -183,9 +185,9 @@ impl ChecksumArgs {
 /// Arguments of COPY_FROM and COPY_FROM2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CopyFrom {
-    /// The source's snapshot.
+    /// The snapshot of the source.
     pub snapid: SnapId,
-    /// The source must have this version, unless 0.
+    /// The version that the source must have; 0 accepts any version.
     pub src_version: u64,
     /// `CEPH_OSD_COPY_FROM_FLAG_*`.
     pub flags: u8,
@@ -193,28 +195,28 @@ pub struct CopyFrom {
     pub src_fadvise_flags: u32,
 }
 
-/// A CALL's input, opened.
+/// The decoded input of a CALL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallInput {
     /// The object class.
     pub class: Bytes,
     /// The method.
     pub method: Bytes,
-    /// What the method gets.
+    /// The method's input.
     pub input: Bytes,
 }
 
-/// What goes into an operation.
+/// Constructors.
 impl OsdOp {
-    /// Bytes of the encoding, without the payload.
+    /// The length of the encoding in bytes, without the payload.
     pub const ENCODED_LEN: usize = 38;
 
-    /// An operation without arguments and input.
+    /// Creates an operation without arguments and input.
     pub fn new(code: OpCode) -> Self {
         Self { code, flags: OpFlags::empty(), args: [0; ARGS_LEN], data: Bytes::new() }
     }
 
-    /// An operation on a range of bytes.
+    /// Creates an operation on a byte range.
     pub fn with_extent(code: OpCode, extent: Extent, data: Bytes) -> Self {
         let mut args = Args::default();
         args.u64(extent.offset).u64(extent.length).u64(extent.truncate_size).u32(extent.truncate_seq);
@@ -260,7 +262,8 @@ impl OsdOp {
         Self { flags, ..Self::new(OpCode::CREATE) }
     }
 
-    /// An operation on the extended attribute `name`; `value` is empty unless one is set or compared.
+    /// Creates an operation on the extended attribute `name`. `value` is empty unless the operation sets
+    /// or compares a value.
     pub fn xattr(code: OpCode, name: &[u8], value: &[u8], cmp_op: u8, cmp_mode: u8) -> Self {
         let mut args = Args::default();
         args.u32(name.len().saturating_as::<u32>())
@@ -270,7 +273,8 @@ impl OsdOp {
         Self::new(code).with_args(args).with_data([name, value].concat().into())
     }
 
-    /// CALL of a method of an object class, whose names are shorter than 256 bytes.
+    /// CALL of a method of an object class. The names of the class and the method must be shorter than
+    /// 256 bytes.
     pub fn call(class: &str, method: &str, input: &[u8]) -> Self {
         let mut args = Args::default();
         args.u8(class.len().saturating_as::<u8>())
@@ -281,15 +285,15 @@ impl OsdOp {
         Self::new(OpCode::CALL).with_args(args).with_data(data.into())
     }
 
-    /// PGNLS of at most `count` entries behind `cursor`.
+    /// PGNLS of at most `count` entries from `cursor` on.
     pub fn pgnls(count: u64, start_epoch: u32, cursor: &super::HObject) -> Self {
         let mut args = Args::default();
         args.u64(count).u32(start_epoch);
         Self::new(OpCode::PGNLS).with_args(args).with_data(cursor.to_bytes())
     }
 
-    /// PGNLS of at most `count` entries behind `cursor` that a filter lets through: its name and its
-    /// arguments.
+    /// PGNLS of at most `count` entries from `cursor` on that pass a filter. `filter` is the filter's
+    /// name and arguments.
     pub fn pgnls_filter(count: u64, start_epoch: u32, cursor: &super::HObject, filter: &[u8]) -> Self {
         let data = [filter, &cursor.to_bytes()].concat();
         Self { code: OpCode::PGNLS_FILTER, ..Self::pgnls(count, start_epoch, cursor) }.with_data(data.into())
@@ -299,7 +303,7 @@ impl OsdOp {
     pub fn set_alloc_hint(hint: AllocHint) -> Self {
         let mut args = Args::default();
         args.u64(hint.expected_object_size).u64(hint.expected_write_size).u32(hint.flags);
-        // A store that cannot heed the hint must not fail the write that follows.
+        // A store that cannot apply the hint must not fail the write that follows.
         Self { flags: OpFlags::FAILOK, ..Self::new(OpCode::SETALLOCHINT).with_args(args) }
     }
 
@@ -310,14 +314,14 @@ impl OsdOp {
         Self::new(OpCode::WATCH).with_args(args)
     }
 
-    /// NOTIFY, with the input that Ceph encodes for it.
+    /// NOTIFY, with its input in Ceph's encoding.
     pub fn notify(cookie: u64, data: Bytes) -> Self {
         let mut args = Args::default();
         args.u64(cookie);
         Self::new(OpCode::NOTIFY).with_args(args).with_data(data)
     }
 
-    /// ASSERT_VER: the object must have this version.
+    /// ASSERT_VER: fails unless the object has this version.
     pub fn assert_ver(version: u64) -> Self {
         let mut args = Args::default();
         args.u64(0).u64(version);
@@ -331,7 +335,7 @@ impl OsdOp {
         Self::new(OpCode::ROLLBACK).with_args(args)
     }
 
-    /// COPY_FROM of another object of the pool, as it is or was.
+    /// COPY_FROM of another object of the pool: its current state or a snapshot.
     pub fn copy_from(source: &[u8], locator: &super::ObjectLocator, from: CopyFrom) -> Self {
         let mut args = Args::default();
         args.u64(from.snapid.0).u64(from.src_version).u8(from.flags).u32(from.src_fadvise_flags);
@@ -348,26 +352,26 @@ impl OsdOp {
         Self::new(OpCode::WRITESAME).with_args(args).with_data(data)
     }
 
-    /// TMAP2OMAP with its flags (`CEPH_OSD_TMAP2OMAP_*`).
+    /// TMAP2OMAP with flags (`CEPH_OSD_TMAP2OMAP_*`).
     pub fn tmap_to_omap(flags: u8) -> Self {
         let mut args = Args::default();
         args.u8(flags);
         Self::new(OpCode::TMAP2OMAP).with_args(args)
     }
 
-    /// CHECKSUM; `seed` is the encoded initial value.
+    /// CHECKSUM; `seed` is the encoded initial value of the checksum.
     pub fn checksum(checksum: ChecksumArgs, seed: Bytes) -> Self {
         let mut args = Args::default();
         args.u64(checksum.offset).u64(checksum.length).u32(checksum.chunk_size).u8(checksum.kind);
         Self::new(OpCode::CHECKSUM).with_args(args).with_data(seed)
     }
 
-    /// The same with an input or output.
+    /// Returns the operation with the given input or output.
     pub fn with_data(self, data: Bytes) -> Self {
         Self { data, ..self }
     }
 
-    /// The same with flags.
+    /// Returns the operation with the given flags.
     pub fn with_flags(self, flags: OpFlags) -> Self {
         Self { flags, ..self }
     }
@@ -377,9 +381,9 @@ impl OsdOp {
     }
 }
 
-/// What an operation says.
+/// Accessors.
 impl OsdOp {
-    /// The range of bytes.
+    /// The byte range.
     pub fn extent(&self) -> Extent {
         Extent {
             offset: self.arg_u64(0),
@@ -389,7 +393,7 @@ impl OsdOp {
         }
     }
 
-    /// The lengths and the comparison of an extended attribute's operation.
+    /// The lengths and the comparison of an operation on an extended attribute.
     pub fn xattr_args(&self) -> XattrArgs {
         XattrArgs {
             name_len: self.arg_u32(0),
@@ -399,7 +403,8 @@ impl OsdOp {
         }
     }
 
-    /// Name and value of an extended attribute's operation: the start of the input, cut by the lengths.
+    /// The name and value of an operation on an extended attribute: the start of the input, split by the
+    /// lengths.
     pub fn xattr_input(&self) -> Result<(Bytes, Bytes), DecodeError> {
         let args = self.xattr_args();
         let name = self.input_slice(0, u64::from(args.name_len))?;
@@ -418,12 +423,12 @@ impl OsdOp {
         })
     }
 
-    /// The bounds of a listing.
+    /// The limits of a listing.
     pub fn pgls_args(&self) -> PgLsArgs {
         PgLsArgs { count: self.arg_u64(0), start_epoch: self.arg_u32(8) }
     }
 
-    /// What to do with a watch.
+    /// The arguments of WATCH.
     pub fn watch_args(&self) -> WatchArgs {
         WatchArgs {
             cookie: self.arg_u64(0),
@@ -433,12 +438,12 @@ impl OsdOp {
         }
     }
 
-    /// The cookie of NOTIFY and of its kin.
+    /// The cookie of NOTIFY and related operations.
     pub fn cookie(&self) -> u64 {
         self.arg_u64(0)
     }
 
-    /// The version that ASSERT_VER asks for.
+    /// The version that ASSERT_VER requires.
     pub fn asserted_version(&self) -> u64 {
         self.arg_u64(8)
     }
@@ -457,7 +462,7 @@ impl OsdOp {
         }
     }
 
-    /// The ranges of WRITESAME.
+    /// The arguments of WRITESAME.
     pub fn write_same_args(&self) -> WriteSame {
         WriteSame { offset: self.arg_u64(0), length: self.arg_u64(8), data_length: self.arg_u64(16) }
     }
@@ -467,7 +472,7 @@ impl OsdOp {
         self.args[0]
     }
 
-    /// What CHECKSUM computes.
+    /// The arguments of CHECKSUM.
     pub fn checksum_args(&self) -> ChecksumArgs {
         ChecksumArgs {
             offset: self.arg_u64(0),
@@ -477,7 +482,7 @@ impl OsdOp {
         }
     }
 
-    /// The source of COPY_FROM.
+    /// The arguments of COPY_FROM.
     pub fn copy_from_args(&self) -> CopyFrom {
         CopyFrom {
             snapid: SnapId(self.arg_u64(0)),
@@ -504,7 +509,7 @@ impl OsdOp {
     }
 }
 
-/// The fixed part. The payload's length stands in it, the payload does not.
+/// Encoding of the fixed part, which contains the payload's length but not the payload.
 impl OsdOp {
     pub(super) fn encode_fixed(&self, w: &mut Writer) {
         let mut fixed = [0; Self::ENCODED_LEN];
@@ -515,7 +520,7 @@ impl OsdOp {
         w.raw(&fixed);
     }
 
-    /// Reads the fixed part; the payload comes off the front of `payloads`.
+    /// Decodes the fixed part, and splits the payload off the front of `payloads`.
     pub(super) fn decode_fixed(r: &mut Reader<'_>, payloads: &mut Bytes) -> Result<Self, DecodeError> {
         let mut op = Self::new(OpCode(r.u16()?));
         op.flags = OpFlags(r.u32()?);
@@ -531,7 +536,7 @@ impl OsdOp {
     }
 }
 
-/// Fills the arguments from the front.
+/// Writes arguments one after the other, starting at the front.
 #[derive(Default)]
 struct Args {
     bytes: [u8; ARGS_LEN],

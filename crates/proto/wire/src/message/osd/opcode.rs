@@ -1,9 +1,9 @@
-//! The numbers of object operations and their flags (`src/include/rados.h`).
+//! Numbers and flags of object operations (`src/include/rados.h`).
 
 use std::fmt;
 
-/// The number of an object operation (`CEPH_OSD_OP_*`). Its bits say what the operation does: see
-/// [`OpCode::is_modify`].
+/// The number of an object operation (`CEPH_OSD_OP_*`). Its bits tell whether the operation reads or
+/// writes: see [`OpCode::is_modify`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct OpCode(pub u16);
 
@@ -18,7 +18,7 @@ macro_rules! op_codes {
         impl OpCode {
             $($(#[$doc])* pub const $name: Self = Self($code);)*
 
-            /// The word that Ceph's logs use; `None` for a number that no release 16 to 20 knows.
+            /// The name in Ceph's logs; `None` for a number that releases 16 to 20 do not define.
             pub fn name(self) -> Option<&'static str> {
                 match self {
                     $(Self::$name => Some($word),)*
@@ -27,7 +27,7 @@ macro_rules! op_codes {
             }
         }
 
-        /// All operations named here.
+        /// All operations defined in this module.
         #[cfg(test)]
         const NAMED: &[OpCode] = &[$(OpCode::$name,)*];
     };
@@ -36,25 +36,25 @@ macro_rules! op_codes {
 op_codes! {
     /// Reads bytes.
     READ = 0x1201 "read",
-    /// Tells size and modification time.
+    /// Returns size and modification time.
     STAT = 0x1202 "stat",
-    /// Tells which ranges hold data.
+    /// Returns the ranges that hold data.
     MAPEXT = 0x1203 "mapext",
-    /// Reads the ranges that hold data, and says where they lie.
+    /// Reads the ranges that hold data, and returns their offsets and lengths.
     SPARSE_READ = 0x1205 "sparse-read",
-    /// Tells all watchers something and gathers their answers.
+    /// Notifies all watchers and collects their replies.
     NOTIFY = 0x1206 "notify",
-    /// A watcher's answer.
+    /// A watcher's reply to a notification.
     NOTIFY_ACK = 0x1207 "notify-ack",
-    /// Fails unless the object has a version.
+    /// Fails unless the object has the given version.
     ASSERT_VER = 0x1208 "assert-version",
-    /// Lists who watches.
+    /// Lists the watchers.
     LIST_WATCHERS = 0x1209 "list-watchers",
     /// Lists clones and snapshots.
     LIST_SNAPS = 0x120a "list-snaps",
-    /// Reads bytes, with what is still in flight.
+    /// Reads bytes, including data still in flight.
     SYNC_READ = 0x120b "sync_read",
-    /// Old key-value read.
+    /// Legacy key-value read.
     TMAPGET = 0x120c "tmapget",
     /// Lists omap keys.
     OMAPGETKEYS = 0x1211 "omap-get-keys",
@@ -64,15 +64,15 @@ op_codes! {
     OMAPGETHEADER = 0x1213 "omap-get-header",
     /// Reads the values of given omap keys.
     OMAPGETVALSBYKEYS = 0x1214 "omap-get-vals-by-keys",
-    /// Fails unless omap values compare.
+    /// Fails unless omap values satisfy comparisons.
     OMAP_CMP = 0x1219 "omap-cmp",
-    /// Tells whether a cached object differs from its base.
+    /// Returns whether a cached object differs from its base.
     ISDIRTY = 0x121d "isdirty",
-    /// Reads everything, for a copy.
+    /// Reads the whole object, for a copy.
     COPY_GET = 0x121e "copy-get",
     /// Computes checksums of a range.
     CHECKSUM = 0x121f "checksum",
-    /// Compares a range with bytes.
+    /// Compares a range with given bytes.
     CMPEXT = 0x1220 "cmpext",
     /// Writes bytes.
     WRITE = 0x2201 "write",
@@ -90,11 +90,11 @@ op_codes! {
     SETTRUNC = 0x2208 "settrunc",
     /// Applies a truncation point.
     TRIMTRUNC = 0x2209 "trimtrunc",
-    /// Old key-value write.
+    /// Legacy key-value write.
     TMAPPUT = 0x220b "tmapput",
-    /// Makes the object, see [`OpFlags::EXCL`].
+    /// Creates the object, see [`OpFlags::EXCL`].
     CREATE = 0x220d "create",
-    /// Takes the object back to a snapshot.
+    /// Restores the object to a snapshot.
     ROLLBACK = 0x220e "rollback",
     /// Registers, renews or ends a watch.
     WATCH = 0x220f "watch",
@@ -102,7 +102,7 @@ op_codes! {
     OMAPSETVALS = 0x2215 "omap-set-vals",
     /// Sets the omap header.
     OMAPSETHEADER = 0x2216 "omap-set-header",
-    /// Removes omap keys and header.
+    /// Removes all omap keys and the header.
     OMAPCLEAR = 0x2217 "omap-clear",
     /// Removes omap keys.
     OMAPRMKEYS = 0x2218 "omap-rm-keys",
@@ -110,21 +110,21 @@ op_codes! {
     COPY_FROM = 0x221a "copy-from",
     /// Marks a cached object as equal to its base.
     UNDIRTY = 0x221c "undirty",
-    /// Says how large the object will be.
+    /// Announces the expected size of the object.
     SETALLOCHINT = 0x2223 "set-alloc-hint",
-    /// Keeps the object in the cache.
+    /// Pins the object in the cache.
     CACHE_PIN = 0x2224 "cache-pin",
-    /// Lets the object leave the cache.
+    /// Unpins the object from the cache.
     CACHE_UNPIN = 0x2225 "cache-unpin",
-    /// Writes the same bytes again and again.
+    /// Writes a pattern repeatedly.
     WRITESAME = 0x2226 "write-same",
-    /// Makes the object point elsewhere.
+    /// Redirects the object to another object.
     SET_REDIRECT = 0x2227 "set-redirect",
-    /// Makes a range point elsewhere.
+    /// Redirects a range to another object.
     SET_CHUNK = 0x2228 "set-chunk",
-    /// Brings the object back from where it points.
+    /// Copies the data back from the objects that the manifest points to.
     TIER_PROMOTE = 0x2229 "tier-promote",
-    /// Removes what SET_REDIRECT or SET_CHUNK set.
+    /// Removes the redirection that SET_REDIRECT or SET_CHUNK set.
     UNSET_MANIFEST = 0x222a "unset-manifest",
     /// Writes a manifest object's data out.
     TIER_FLUSH = 0x222b "tier-flush",
@@ -134,15 +134,15 @@ op_codes! {
     OMAPRMKEYRANGE = 0x222c "omap-rm-key-range",
     /// Drops a manifest object's local data.
     TIER_EVICT = 0x222e "tier-evict",
-    /// Old key-value update.
+    /// Legacy key-value update.
     TMAPUP = 0x320a "tmapup",
-    /// Turns old key-value data into omap.
+    /// Converts legacy key-value data to omap.
     TMAP2OMAP = 0x3222 "tmap2omap",
     /// Reads one extended attribute.
     GETXATTR = 0x1301 "getxattr",
     /// Reads all extended attributes.
     GETXATTRS = 0x1302 "getxattrs",
-    /// Fails unless an extended attribute compares.
+    /// Fails unless an extended attribute satisfies a comparison.
     CMPXATTR = 0x1303 "cmpxattr",
     /// Sets one extended attribute.
     SETXATTR = 0x2301 "setxattr",
@@ -152,11 +152,12 @@ op_codes! {
     RESETXATTRS = 0x2303 "resetxattrs",
     /// Removes one extended attribute.
     RMXATTR = 0x2304 "rmxattr",
-    /// Runs a method of an object class; it may read or write, whatever the number's bits say.
+    /// Runs a method of an object class. The method may read or write, regardless of the number's mode
+    /// bits.
     CALL = 0x1401 "call",
     /// Lists a placement group's objects of one namespace.
     PGLS = 0x1501 "pgls",
-    /// The same, filtered.
+    /// PGLS with a filter.
     PGLS_FILTER = 0x1502 "pgls-filter",
     /// Lists hit sets.
     PG_HITSET_LS = 0x1503 "pg-hitset-ls",
@@ -164,20 +165,21 @@ op_codes! {
     PG_HITSET_GET = 0x1504 "pg-hitset-get",
     /// Lists a placement group's objects, with their namespaces.
     PGNLS = 0x1505 "pgnls",
-    /// The same, filtered.
+    /// PGNLS with a filter.
     PGNLS_FILTER = 0x1506 "pgnls-filter",
-    /// Lists what scrubbing found.
+    /// Lists inconsistencies that scrubs found.
     SCRUBLS = 0x1507 "scrubls",
     /// Writes a cached object out.
     CACHE_FLUSH = 0x821f "cache-flush",
     /// Drops a cached object.
     CACHE_EVICT = 0x8220 "cache-evict",
-    /// Writes a cached object out if that needs no waiting.
+    /// Writes a cached object out if that does not block.
     CACHE_TRY_FLUSH = 0x8221 "cache-try-flush",
 }
 
 impl OpCode {
-    /// Whether the operation reads the object. A class call counts as neither: ask the class.
+    /// Whether the operation reads the object. Always false for CALL: the class method decides whether
+    /// it reads or writes.
     pub fn is_read(self) -> bool {
         self.0 & MODE_RD != 0 && self != Self::CALL
     }
@@ -187,18 +189,18 @@ impl OpCode {
         self.0 & MODE_WR != 0
     }
 
-    /// Whether the operation is one of the cache tier's.
+    /// Whether the operation belongs to the cache tier.
     pub fn is_cache(self) -> bool {
         self.0 & MODE_CACHE != 0
     }
 
-    /// Whether the operation is about a placement group and not about an object.
+    /// Whether the operation addresses a placement group instead of an object.
     pub fn is_pg(self) -> bool {
         self.0 & TYPE_MASK == TYPE_PG
     }
 }
 
-/// As Ceph's logs print it; a number that has no name in hex.
+/// The name that Ceph's logs use; an unknown number is printed in hexadecimal.
 impl fmt::Display for OpCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.name() {
@@ -223,7 +225,7 @@ macro_rules! flag_set {
         impl $ty {
             $($(#[$doc])* pub const $name: Self = Self($bit);)*
 
-            /// No flag.
+            /// Returns the empty set.
             pub const fn empty() -> Self {
                 Self(0)
             }
@@ -238,12 +240,12 @@ macro_rules! flag_set {
                 self.0 & other.0 != 0
             }
 
-            /// Both sets' flags; `|` in constants.
+            /// Returns the union of both sets; a `const` form of `|`.
             pub const fn union(self, other: Self) -> Self {
                 Self(self.0 | other.0)
             }
 
-            /// The flags that are not in `other`.
+            /// Returns the flags that are not in `other`.
             pub const fn without(self, other: Self) -> Self {
                 Self(self.0 & !other.0)
             }
@@ -267,9 +269,9 @@ macro_rules! flag_set {
 flag_set! {
     /// Flags of one operation in a request (`CEPH_OSD_OP_FLAG_*`).
     OpFlags {
-        /// CREATE: fail if the object exists.
+        /// CREATE: fail if the object already exists.
         EXCL = 0x1,
-        /// Go on with the next operation if this one fails.
+        /// Continue with the next operation if this one fails.
         FAILOK = 0x2,
         /// Access is random.
         FADVISE_RANDOM = 0x4,
@@ -287,57 +289,57 @@ flag_set! {
 flag_set! {
     /// Flags of a request or reply (`CEPH_OSD_FLAG_*`).
     OsdFlags {
-        /// Old: an answer when applied is wanted; the reply is one.
+        /// Legacy. In a request: reply when the change is applied. In a reply: the change is applied.
         ACK = 0x1,
-        /// The same for NVRAM.
+        /// As ACK, for NVRAM.
         ONNVRAM = 0x2,
-        /// An answer when durable is wanted; the reply is one.
+        /// In a request: reply when the change is durable. In a reply: the change is durable.
         ONDISK = 0x4,
         /// Not the first attempt.
         RETRY = 0x8,
-        /// Something is read.
+        /// The request reads.
         READ = 0x10,
-        /// Something is written.
+        /// The request writes.
         WRITE = 0x20,
         /// Fail with EOLDSNAPC if the snapshot context is older than the object's.
         ORDERSNAP = 0x40,
-        /// Any replica may answer.
+        /// Any replica may serve the read.
         BALANCE_READS = 0x100,
-        /// Run on several objects at once; never implemented.
+        /// Execute on several objects in parallel; never implemented.
         PARALLELEXEC = 0x200,
-        /// About a placement group, not an object.
+        /// The request addresses a placement group, not an object.
         PGOP = 0x400,
-        /// A class method is called.
+        /// The request calls a class method.
         EXEC = 0x800,
-        /// The nearest replica may answer.
+        /// The nearest replica may serve the read.
         LOCALIZE_READS = 0x2000,
-        /// Ordered with writes, though it reads.
+        /// Order this read with writes.
         RWORDERED = 0x4000,
-        /// Do as if there were no cache tier.
+        /// Ignore the cache tier.
         IGNORE_CACHE = 0x8000,
-        /// Take no locks.
+        /// Acquire no read-write locks.
         SKIPRWLOCKS = 0x1_0000,
-        /// Do as if the pool had no overlay.
+        /// Ignore the pool's overlay.
         IGNORE_OVERLAY = 0x2_0000,
-        /// Part of a cache flush.
+        /// The request is part of a cache flush.
         FLUSH = 0x4_0000,
         /// The snapshot id names the clone itself.
         MAP_SNAP_CLONE = 0x8_0000,
         /// Use the request's snapshot context even if the pool has its own.
         ENFORCE_SNAPC = 0x10_0000,
-        /// Was redirected.
+        /// The request was redirected.
         REDIRECTED = 0x20_0000,
-        /// REDIRECTED is to be believed; every client since hammer sets it.
+        /// The flag REDIRECTED is reliable; every client since hammer sets this flag.
         KNOWN_REDIR = 0x40_0000,
-        /// Try although the pool is full: fail with ENOSPC instead of waiting.
+        /// Attempt the request although the pool is full: fail with ENOSPC instead of waiting.
         FULL_TRY = 0x80_0000,
-        /// Do it although the pool is full.
+        /// Execute the request although the pool is full.
         FULL_FORCE = 0x100_0000,
-        /// Do as if the object pointed nowhere else.
+        /// Ignore the object's redirection.
         IGNORE_REDIRECT = 0x200_0000,
-        /// Every operation's result and output are wanted, also of writes.
+        /// Return every operation's result and output, also for writes.
         RETURNVEC = 0x400_0000,
-        /// The client understands a pool that is set to fail every request.
+        /// The client supports pools that are set to fail every request with EIO.
         SUPPORTSPOOLEIO = 0x800_0000,
     }
 }

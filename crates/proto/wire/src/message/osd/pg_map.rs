@@ -1,5 +1,5 @@
-//! What placement groups and OSDs report, as a manager keeps it (`PGMap`, and what it is made of): `ceph pg
-//! getmap` gives it encoded.
+//! Reports of placement groups and OSDs in the form that a manager stores them (`PGMap` and its parts).
+//! `ceph pg getmap` returns the encoded map.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::stats::ObjectStatCollection;
 use super::{ObjectStatSum, StoreStatfs};
 use crate::{Decode, DecodeError, Encode, Epoch, Eversion, PgId, PoolId, Reader, UTime, Writer};
 
-/// What all placement groups and OSDs have reported.
+/// The reports of all placement groups and OSDs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PgMap {
     /// Counts the map's changes.
@@ -18,13 +18,13 @@ pub struct PgMap {
     pub pgs: Vec<(PgId, PgStat)>,
     /// Reports of OSDs, by their numbers, in any order.
     pub osds: Vec<(i32, OsdStat)>,
-    /// The newest osdmap that was looked at.
+    /// The epoch of the newest osdmap that the manager has processed.
     pub last_osdmap: Epoch,
-    /// The same, when placement groups were looked for.
+    /// The epoch of the osdmap in which the manager last scanned for placement groups.
     pub last_scan: Epoch,
     /// When it last changed.
     pub stamp: UTime,
-    /// What pools take on OSDs, where the store tells.
+    /// Space that each pool uses on each OSD, where the object store reports it.
     pub pool_statfs: BTreeMap<(PoolId, i32), StoreStatfs>,
 }
 
@@ -59,96 +59,98 @@ impl Decode for PgMap {
     }
 }
 
-/// The state of a placement group, in bits (`PG_STATE_*`): those that a group without other copies can have.
+/// Bits of a placement group's state (`PG_STATE_*`), limited to those that occur in a group without
+/// replicas.
 pub mod pg_state {
-    /// It serves requests.
+    /// The group serves requests.
     pub const ACTIVE: u64 = 1 << 1;
-    /// All its copies are where they should be.
+    /// All copies are on the intended OSDs.
     pub const CLEAN: u64 = 1 << 2;
-    /// It is being scrubbed.
+    /// A scrub is running.
     pub const SCRUBBING: u64 = 1 << 8;
-    /// Scrubs have found damage.
+    /// Scrubs have found inconsistencies.
     pub const INCONSISTENT: u64 = 1 << 11;
-    /// It is being repaired.
+    /// A repair is running.
     pub const REPAIR: u64 = 1 << 13;
-    /// The scrub reads data.
+    /// The running scrub reads data (a deep scrub).
     pub const DEEP_SCRUB: u64 = 1 << 19;
 }
 
-/// A placement group's report (`pg_stat_t`). Of cache tiers, recovery and merges nothing is said.
+/// A placement group's report (`pg_stat_t`). Statistics of cache tiers, recovery and merges are left
+/// out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PgStat {
-    /// Its newest change.
+    /// The newest change.
     pub version: Eversion,
-    /// How often it has reported.
+    /// Counts the group's reports.
     pub reported_seq: u64,
-    /// The osdmap with which it last reported.
+    /// The osdmap epoch of the last report.
     pub reported_epoch: Epoch,
     /// See [`pg_state`].
     pub state: u64,
-    /// Where its log begins.
+    /// The start of the log.
     pub log_start: Eversion,
-    /// The same on disk.
+    /// The start of the log on disk.
     pub ondisk_log_start: Eversion,
-    /// The osdmap that made it.
+    /// The osdmap epoch in which the group was created.
     pub created: Epoch,
-    /// The osdmap with which it was last clean.
+    /// The osdmap epoch in which the group was last clean.
     pub last_epoch_clean: Epoch,
-    /// The group that it was split from.
+    /// The group that this group was split from.
     pub parent: PgId,
-    /// Bits of the hash by which it was split.
+    /// The number of hash bits used for the split.
     pub parent_split_bits: u32,
-    /// Its newest change at the last scrub.
+    /// The newest change at the last scrub.
     pub last_scrub: Eversion,
-    /// When that was.
+    /// The time of the last scrub.
     pub last_scrub_stamp: UTime,
-    /// What it holds.
+    /// Counts of the group's objects.
     pub sum: ObjectStatSum,
-    /// Entries of its log.
+    /// Entries in the log.
     pub log_size: i64,
-    /// The same on disk.
+    /// Entries in the log on disk.
     pub ondisk_log_size: i64,
-    /// The OSDs that are to serve it.
+    /// The OSDs that the map assigns to the group.
     pub up: Vec<i32>,
-    /// Those that do.
+    /// The OSDs that serve the group.
     pub acting: Vec<i32>,
-    /// When it last reported.
+    /// The time of the last report.
     pub last_fresh: UTime,
-    /// When its state last changed.
+    /// The time of the last state change.
     pub last_change: UTime,
-    /// When it was last active.
+    /// The last time the group was active.
     pub last_active: UTime,
-    /// When it was last clean.
+    /// The last time the group was clean.
     pub last_clean: UTime,
-    /// When it was last not stale.
+    /// The last time the group was not stale.
     pub last_unstale: UTime,
-    /// The osdmap since which the same OSDs serve it.
+    /// The osdmap epoch since which the same OSDs serve the group.
     pub mapping_epoch: Epoch,
-    /// Its newest change at the last deep scrub.
+    /// The newest change at the last deep scrub.
     pub last_deep_scrub: Eversion,
-    /// When that was.
+    /// The time of the last deep scrub.
     pub last_deep_scrub_stamp: UTime,
-    /// When a scrub last found nothing.
+    /// The time of the last scrub that found no errors.
     pub last_clean_scrub_stamp: UTime,
-    /// When it became active.
+    /// The time at which the group became active.
     pub last_became_active: UTime,
-    /// The first of `up`, or -1.
+    /// The first OSD of `up`, or -1.
     pub up_primary: i32,
-    /// The first of `acting`, or -1.
+    /// The first OSD of `acting`, or -1.
     pub acting_primary: i32,
-    /// The OSDs for which it waits.
+    /// The OSDs that the group waits for.
     pub blocked_by: Vec<i32>,
-    /// When it last lacked no copies.
+    /// The last time that no copies were missing.
     pub last_undegraded: UTime,
-    /// When it last had as many OSDs as it should.
+    /// The last time that the group had its full number of OSDs.
     pub last_fullsized: UTime,
-    /// When it last had agreed on its contents.
+    /// The last time that the group was peered.
     pub last_peered: UTime,
-    /// When it agreed on them.
+    /// The time at which the group became peered.
     pub last_became_peered: UTime,
-    /// Snapshots that wait to be removed.
+    /// The number of snapshots that wait for removal.
     pub snaptrimq_len: u32,
-    /// Snapshots that are removed: first one, and how many.
+    /// Ranges of removed snapshots: the first id and the count.
     pub purged_snaps: Vec<(u64, u64)>,
 }
 
@@ -166,7 +168,7 @@ impl PgStat {
         w.put(&self.version);
         w.u64(self.reported_seq);
         w.put(&self.reported_epoch);
-        w.u32(self.state.wrapping_as::<u32>()); // the rest follows below
+        w.u32(self.state.wrapping_as::<u32>()); // the low half; the high half follows in `encode_rest`
         w.put(&self.log_start);
         w.put(&self.ondisk_log_start);
         w.put(&self.created);
@@ -191,27 +193,27 @@ impl PgStat {
     }
 
     fn encode_rest(&self, w: &mut Writer) {
-        w.bool(false); // the sums are right
+        w.bool(false); // "stats invalid"; false: the sums are valid
         w.put(&self.last_clean_scrub_stamp);
         w.put(&self.last_became_active);
-        w.bool(false); // so are those of dirty objects
+        w.bool(false); // "dirty stats invalid"
         w.i32(self.up_primary);
         w.i32(self.acting_primary);
-        w.bool(false); // of omaps
-        w.bool(false); // of hit sets
+        w.bool(false); // "omap stats invalid"
+        w.bool(false); // "hitset stats invalid"
         w.put(&self.blocked_by);
         w.put(&self.last_undegraded);
         w.put(&self.last_fullsized);
-        w.bool(false); // of hit sets' bytes
+        w.bool(false); // "hitset bytes stats invalid"
         w.put(&self.last_peered);
         w.put(&self.last_became_peered);
-        w.bool(false); // of pinned objects
+        w.bool(false); // "pin stats invalid"
         w.u32(self.snaptrimq_len);
         w.u32((self.state >> 32).wrapping_as::<u32>());
         w.put(&self.purged_snaps);
-        w.bool(false); // of manifests
-        w.u32(0); // shards that lack nothing
-        w.u32(0); // where objects are
+        w.bool(false); // "manifest stats invalid"
+        w.u32(0); // available, not missing, by shard: empty
+        w.u32(0); // object location counts: empty
     }
 }
 
@@ -280,20 +282,20 @@ impl PgStat {
     }
 }
 
-/// An OSD's report (`osd_stat_t`). Of networks and queues nothing is said.
+/// An OSD's report (`osd_stat_t`). Statistics of networks and queues are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OsdStat {
-    /// Its space.
+    /// The OSD's space usage.
     pub statfs: StoreStatfs,
-    /// The osdmap since which it is up.
+    /// The osdmap epoch since which the OSD is up.
     pub up_from: Epoch,
-    /// Counts its reports.
+    /// Counts the OSD's reports.
     pub seq: u64,
-    /// Placement groups.
+    /// The number of placement groups.
     pub num_pgs: u32,
-    /// OSDs: 1, but in a sum.
+    /// The number of OSDs: 1, except in a sum.
     pub num_osds: u32,
-    /// Alerts of its store: kinds by which there is something to say, which is nothing here.
+    /// Alerts of the object store, by category. Always empty here.
     pub alerts: BTreeMap<i32, BTreeMap<String, String>>,
 }
 
@@ -305,7 +307,7 @@ impl Encode for OsdStat {
             w.u64(kb(total));
             w.u64(kb(total.saturating_sub(available)));
             w.u64(kb(available));
-            w.zeros(4 * 4); // snapshots to remove, those being removed, peers, peers that do not answer
+            w.zeros(4 * 4); // snapshots to trim, snapshots in trim, heartbeat peers, silent ones
             w.versioned(1, 1, |w| w.u32(0)); // ages of requests
             w.versioned(2, 2, |w| w.zeros(2 * 8)); // latencies
             w.put(&self.up_from);
@@ -316,10 +318,10 @@ impl Encode for OsdStat {
             }
             w.put(&self.statfs);
             w.put(&self.alerts);
-            w.u64(0); // shards that were repaired
+            w.u64(0); // repaired shards
             w.u32(self.num_osds);
-            w.zeros(2 * 4); // OSDs that count pools' data, and pools' omaps
-            w.u32(0); // times of pings
+            w.zeros(2 * 4); // OSDs that report data per pool, and omaps per pool
+            w.u32(0); // heartbeat ping times
         });
     }
 }
@@ -337,7 +339,7 @@ impl Decode for OsdStat {
             r.skip(3 * 8)?;
             let (statfs, alerts) = (r.get()?, r.get()?);
             r.u64()?;
-            // What follows, times of pings, is not read.
+            // The rest, the heartbeat ping times, is not read.
             Ok(Self { statfs, up_from, seq, num_pgs, num_osds: r.u32()?, alerts })
         })
     }

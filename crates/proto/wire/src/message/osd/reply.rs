@@ -1,4 +1,4 @@
-//! [`MOSDOpReply`], and [`OsdReply`], the view of it that a client needs.
+//! [`MOSDOpReply`], and [`OsdReply`], the reduced form that a client decodes.
 
 use std::mem;
 
@@ -19,41 +19,43 @@ pub struct OpResult {
     pub rval: i32,
 }
 
-/// The answer to an [`MOSDOp`] (version 8 of the message).
+/// The reply to an [`MOSDOp`] (version 8 of the message).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MOSDOpReply {
     /// The object's name.
     pub oid: Vec<u8>,
     /// The placement group.
     pub pgid: PgId,
-    /// The request's flags, with the kind of the answer in place of those that were wanted.
+    /// The request's flags, with the kinds of reply that the request asked for replaced by the kind that
+    /// this is.
     pub flags: OsdFlags,
     /// 0 or more, or the negative errno of the operation that failed.
     pub result: i32,
-    /// What clients before cuttlefish read as the version.
+    /// The version, as clients before cuttlefish read it.
     pub bad_replay_version: Eversion,
-    /// The OSD's map.
+    /// The epoch of the OSD's map.
     pub map_epoch: Epoch,
     /// The operations, in the request's order.
     pub ops: SmallVec<[OpResult; 2]>,
-    /// The request's attempt: an answer to an earlier attempt is not this request's.
+    /// The number of the attempt that this replies to. A client ignores a reply to an earlier attempt.
     pub retry_attempt: i32,
-    /// The change's place in the placement group's history; zero for a read.
+    /// The change's position in the placement group's history; zero for a read.
     pub replay_version: Eversion,
     /// The object's version.
     pub user_version: u64,
-    /// "Ask there instead."
+    /// The location to send the request to instead, if the OSD redirects it.
     pub redirect: Option<Box<RequestRedirect>>,
 }
 
 impl MOSDOpReply {
-    /// The answer to `request`: moves its name and operations here, whose inputs are dropped. The kind of
-    /// answer is "durable", as Ceph answers reads and writes alike since kraken.
+    /// Creates the reply to `request`, and moves its name and operations into the reply. The operations'
+    /// inputs are dropped. The kind of reply is "durable", as Ceph replies to reads and writes since
+    /// kraken.
     pub fn answer(mut request: MOSDOp, result: i32, map_epoch: Epoch) -> Self {
         Self::take_answer(&mut request, result, map_epoch)
     }
 
-    /// The same, with the name and the operations taken out of the request.
+    /// As `answer`, but leaves the request with an empty name and no operations.
     pub fn take_answer(request: &mut MOSDOp, result: i32, map_epoch: Epoch) -> Self {
         const WANTED: OsdFlags = OsdFlags::ACK.union(OsdFlags::ONNVRAM).union(OsdFlags::ONDISK);
         const ANSWER: OsdFlags = OsdFlags::ACK.union(OsdFlags::ONDISK);
@@ -73,7 +75,8 @@ impl MOSDOpReply {
         }
     }
 
-    /// Sets all version fields as an OSD does after a change at `at` that left the object at `user_version`.
+    /// Sets all version fields as an OSD does after a change at position `at` that gave the object
+    /// version `user_version`.
     pub fn with_versions(mut self, at: Eversion, user_version: u64) -> Self {
         self.replay_version = at;
         self.user_version = user_version;
@@ -82,8 +85,8 @@ impl MOSDOpReply {
         self
     }
 
-    /// Sets the version fields as an OSD does in an answer that changed nothing: there is no change to
-    /// replay.
+    /// Sets the version fields as an OSD does in a reply to a request that changed nothing: there is no
+    /// change to replay.
     pub fn with_read_versions(mut self, at: Eversion, user_version: u64) -> Self {
         self.user_version = user_version;
         self.bad_replay_version = at;
@@ -150,25 +153,25 @@ impl Message for MOSDOpReply {
     }
 }
 
-/// What a client needs of an [`MOSDOpReply`]: without the echo of what it sent, so that nothing is allocated
-/// for it.
+/// The part of an [`MOSDOpReply`] that a client needs. The echo of the request is left out, so that no
+/// memory is allocated for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OsdReply {
-    /// The kind of the answer and the request's flags.
+    /// The kind of reply, and the request's flags.
     pub flags: OsdFlags,
     /// 0 or more, or the negative errno of the operation that failed.
     pub result: i32,
-    /// The OSD's map.
+    /// The epoch of the OSD's map.
     pub map_epoch: Epoch,
     /// Each operation's output and result.
     pub outs: SmallVec<[OpOutput; 2]>,
-    /// Which attempt this answers; −1 if the OSD does not know.
+    /// The number of the attempt that this replies to; −1 if the OSD does not know it.
     pub retry_attempt: i32,
-    /// The change's place in the placement group's history; zero for a read.
+    /// The change's position in the placement group's history; zero for a read.
     pub replay_version: Eversion,
     /// The object's version.
     pub user_version: u64,
-    /// "Ask there instead."
+    /// The location to send the request to instead, if the OSD redirects it.
     pub redirect: Option<Box<RequestRedirect>>,
 }
 
@@ -182,7 +185,7 @@ pub struct OpOutput {
 }
 
 impl OsdReply {
-    /// Opens a message of kind [`MOSDOpReply::KIND`].
+    /// Decodes a message of kind [`MOSDOpReply::KIND`].
     pub fn open(msg: &Msg) -> Result<Self, DecodeError> {
         if msg.header.kind != MOSDOpReply::KIND {
             return Err(DecodeError::Invalid { what: "message kind", value: u64::from(msg.header.kind) });
@@ -202,7 +205,7 @@ impl OsdReply {
     }
 }
 
-/// The message's fields, the operations as `O`.
+/// The decoded fields of the message, with each operation decoded as an `O`.
 struct Fields<'a, O> {
     oid: &'a [u8],
     pgid: PgId,

@@ -1,4 +1,4 @@
-//! [`MOSDOp`]: what a client asks of an OSD.
+//! [`MOSDOp`]: a client's request to an OSD.
 
 use az::SaturatingAs as _;
 use bytes::Bytes;
@@ -8,15 +8,15 @@ use super::{HObject, ObjectLocator, OsdFlags, OsdOp, OsdReqId};
 use crate::message::{Data, Header, Message, Msg, concat, skip_trace, write_no_trace};
 use crate::{DecodeError, Epoch, Incarnation, PgId, Reader, SnapId, SpgId, UTime, Writer};
 
-/// The operations of a request, in order. Two is what librbd and most of librados send.
+/// The operations of a request, in order. librbd and most users of librados send at most two.
 pub type Ops = SmallVec<[OsdOp; 2]>;
 
-/// Where an attempt of a request goes: the fields that differ from attempt to attempt.
+/// The target of one attempt of a request: the fields that differ between attempts.
 #[derive(Clone, Copy, Debug)]
 pub struct Attempt<'a> {
-    /// The placement group as the sender's map folds the hash.
+    /// The placement group: the hash folded by the sender's map.
     pub spgid: SpgId,
-    /// The object's whole placement hash.
+    /// The object's full placement hash.
     pub hash: u32,
     /// The epoch of the map that the sender used.
     pub map_epoch: Epoch,
@@ -30,30 +30,30 @@ pub struct Attempt<'a> {
     pub retry_attempt: i32,
 }
 
-/// A request to an OSD: some operations on one object, all or nothing (version 8 of the message).
+/// A request to an OSD: operations on one object, executed all or not at all (version 8 of the message).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MOSDOp {
-    /// The placement group as the sender's map folds the hash.
+    /// The placement group: the hash folded by the sender's map.
     pub spgid: SpgId,
-    /// The object's whole placement hash.
+    /// The object's full placement hash.
     pub hash: u32,
     /// The epoch of the map that the sender used.
     pub map_epoch: Epoch,
     /// Flags of the whole request.
     pub flags: OsdFlags,
-    /// Who asks; blank but for the incarnation, see [`OsdReqId`].
+    /// The sender; blank except for the incarnation, see [`OsdReqId`].
     pub reqid: OsdReqId,
     /// The sender's incarnation; `reqid.inc` holds the same.
     pub client_inc: Incarnation,
-    /// What the object's modification time becomes.
+    /// The object's new modification time.
     pub mtime: UTime,
     /// Pool, namespace and locator key.
     pub locator: ObjectLocator,
     /// The object's name; empty in a request to a placement group.
     pub oid: Vec<u8>,
-    /// What to do.
+    /// The operations.
     pub ops: Ops,
-    /// Which snapshot to read.
+    /// The snapshot to read.
     pub snapid: SnapId,
     /// The snapshot context's newest snapshot.
     pub snap_seq: SnapId,
@@ -69,7 +69,8 @@ impl MOSDOp {
     /// The priority that clients send requests with (`osd_client_op_priority`).
     pub const CLIENT_PRIORITY: u16 = 63;
 
-    /// A first attempt, not targeted yet: [`MOSDOp::spgid`], the hash and the epoch are to be filled in.
+    /// Creates the first attempt of a request without a target: the caller sets [`MOSDOp::spgid`], the
+    /// hash and the epoch.
     pub fn new(locator: ObjectLocator, oid: Vec<u8>, ops: Ops, flags: OsdFlags) -> Self {
         Self {
             spgid: SpgId::whole(PgId { pool: locator.pool, seed: 0 }),
@@ -90,7 +91,7 @@ impl MOSDOp {
         }
     }
 
-    /// The object with its place in the pool's order.
+    /// The object as a position in the pool's order.
     pub fn hobject(&self) -> HObject {
         HObject {
             key: self.locator.key.clone(),
@@ -103,7 +104,8 @@ impl MOSDOp {
         }
     }
 
-    /// The most operations that a request counts on the wire. The sender checks the length of its list.
+    /// The maximum number of operations in a request on the wire. The sender checks the length of its
+    /// list.
     pub const OPS_MAX: usize = u16::MAX as usize;
 
     /// Whether one of the operations changes the object.
@@ -111,9 +113,9 @@ impl MOSDOp {
         self.flags.contains(OsdFlags::WRITE)
     }
 
-    /// Packs one attempt of this request, which is otherwise the same as all other attempts.
+    /// Encodes one attempt of this request. All other fields are the same in every attempt.
     pub fn pack(&self, attempt: &Attempt<'_>) -> Msg {
-        let mut w = Writer::with_capacity(self.front_len(attempt)); // exact: the buffer is never grown and never moved
+        let mut w = Writer::with_capacity(self.front_len(attempt)); // exact: the buffer never grows or moves
         self.encode(attempt, &mut w);
         let header = Header {
             kind: Self::KIND,
@@ -125,7 +127,7 @@ impl MOSDOp {
         Msg { header, front: w.into_bytes(), middle: Bytes::new(), data: self.data(), data_crc: None }
     }
 
-    /// The attempt that the fields describe.
+    /// The attempt that the request's own fields describe.
     fn attempt(&self) -> Attempt<'_> {
         Attempt {
             spgid: self.spgid,

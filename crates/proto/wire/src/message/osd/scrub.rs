@@ -1,4 +1,4 @@
-//! What scrubs have found, as SCRUBLS lists it.
+//! Inconsistencies that scrubs found, as SCRUBLS lists them.
 
 use std::collections::BTreeMap;
 
@@ -6,60 +6,61 @@ use bytes::Bytes;
 
 use crate::{Decode, DecodeError, Encode, Epoch, Reader, SnapId, Writer};
 
-/// What is asked for (`scrub_ls_arg_t`).
+/// The request (`scrub_ls_arg_t`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScrubLs {
-    /// The interval that the last answer named; zero at the start. When it is over, all must be listed anew.
+    /// The interval from the previous reply; zero in the first request. If that interval is over, the
+    /// listing must start again.
     pub interval: Epoch,
-    /// Whether damaged sets of snapshots are wanted, and not damaged objects.
+    /// Whether to list damaged snapshot sets instead of damaged objects.
     pub snapsets: bool,
-    /// The last object that was listed; without a name at the start. Its locator is not sent.
+    /// The last object listed; without a name in the first request. Its locator is not sent.
     pub after: ScrubbedId,
-    /// Entries at most.
+    /// The maximum number of entries.
     pub max: u64,
 }
 
-/// The answer (`scrub_ls_result_t`).
+/// The reply (`scrub_ls_result_t`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScrubLsResult {
-    /// Since when the placement group is served by the same OSDs.
+    /// The epoch since which the same OSDs serve the placement group.
     pub interval: Epoch,
-    /// A [`DamagedObject`] or [`DamagedSnaps`] each, encoded.
+    /// The entries, each an encoded [`DamagedObject`] or [`DamagedSnaps`].
     pub found: Vec<Bytes>,
 }
 
-/// An object as scrubs name it (`librados::object_id_t`).
+/// The identity of an object in scrub results (`librados::object_id_t`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ScrubbedId {
-    /// Its name.
+    /// The object's name.
     pub name: Bytes,
-    /// Its namespace.
+    /// The object's namespace.
     pub nspace: Bytes,
-    /// What is hashed in place of its name, if that is another text.
+    /// The locator key, if it differs from the name.
     pub locator: Bytes,
     /// The clone.
     pub snap: SnapId,
 }
 
-/// How copies of an object differ from each other, in bits.
+/// Bits that tell how the copies of an object differ.
 pub mod object_error {
-    /// What is known of it.
+    /// The object info differs.
     pub const INFO: u64 = 1 << 1;
-    /// Checksums of the data.
+    /// The checksums of the data differ.
     pub const DATA_DIGEST: u64 = 1 << 4;
-    /// Checksums of the omap.
+    /// The checksums of the omap differ.
     pub const OMAP_DIGEST: u64 = 1 << 5;
-    /// Sizes.
+    /// The sizes differ.
     pub const SIZE: u64 = 1 << 6;
-    /// Values of attributes.
+    /// The values of attributes differ.
     pub const ATTR_VALUE: u64 = 1 << 7;
-    /// Names of attributes.
+    /// The names of attributes differ.
     pub const ATTR_NAME: u64 = 1 << 8;
-    /// Sets of snapshots.
+    /// The snapshot sets differ.
     pub const SNAPSET: u64 = 1 << 9;
-    /// Checksums of an erasure code.
+    /// The checksums of the erasure code differ.
     pub const HINFO: u64 = 1 << 10;
-    /// All, by the names that stock tools give them, in their order.
+    /// All bits with the names that stock tools print, in their order.
     pub const NAMES: [(u64, &str); 8] = [
         (INFO, "object_info_inconsistency"),
         (DATA_DIGEST, "data_digest_mismatch"),
@@ -72,22 +73,22 @@ pub mod object_error {
     ];
 }
 
-/// What is wrong with one copy, in bits.
+/// Bits that tell the errors of one copy.
 pub mod shard_error {
-    /// It is not there.
+    /// The copy is missing.
     pub const MISSING: u64 = 1 << 1;
-    /// What the store says of it cannot be read.
+    /// The copy's metadata cannot be read from the store.
     pub const STAT: u64 = 1 << 2;
-    /// It cannot be read.
+    /// The copy's data cannot be read.
     pub const READ: u64 = 1 << 3;
-    /// The data do not have the checksum that is known.
+    /// The data does not match the recorded checksum.
     pub const DATA_DIGEST: u64 = 1 << 9;
-    /// The omap does not have the checksum that is known.
+    /// The omap does not match the recorded checksum.
     pub const OMAP_DIGEST: u64 = 1 << 10;
-    /// It does not have the size that is known.
+    /// The size differs from the recorded size.
     pub const SIZE: u64 = 1 << 11;
-    /// All that are told without the object's attributes, by the names that stock tools give them, in their
-    /// order.
+    /// All bits that tools print without the object's attributes, with the names that stock tools print,
+    /// in their order.
     pub const NAMES: [(u64, &str); 13] = [
         (MISSING, "missing"),
         (STAT, "stat_error"),
@@ -105,9 +106,9 @@ pub mod shard_error {
     ];
 }
 
-/// What is wrong with an object's set of snapshots, in bits.
+/// Bits that tell the errors of an object's snapshot set.
 pub mod snaps_error {
-    /// All, by the names that stock tools give them, in their order.
+    /// All bits with the names that stock tools print, in their order.
     pub const NAMES: [(u64, &str); 9] = [
         (1 << 0, "snapset_missing"),
         (1 << 1, "snapset_corrupted"),
@@ -124,23 +125,23 @@ pub mod snaps_error {
 /// One copy of a damaged object (`shard_info_t`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Shard {
-    /// What is wrong with it.
+    /// The copy's errors.
     pub errors: ShardErrors,
-    /// Whether clients are served from it.
+    /// Whether this is the primary's copy, which serves clients.
     pub primary: bool,
-    /// Its attributes, with the prefixes of a stock store.
+    /// The object's attributes, with the prefixes of a stock store.
     pub attrs: BTreeMap<Bytes, Bytes>,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// A checksum of the omap, if one was made.
+    /// The checksum of the omap, if one was computed.
     pub omap_digest: Option<u32>,
-    /// A checksum of the data, if one was made.
+    /// The checksum of the data, if one was computed.
     pub data_digest: Option<u32>,
-    /// Whether what is known of the object was taken from it.
+    /// Whether the object info was taken from this copy.
     pub has_selected_info: bool,
 }
 
-/// See [`shard_error`].
+/// A set of the bits in [`shard_error`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShardErrors(pub u64);
 
@@ -149,28 +150,28 @@ pub struct ShardErrors(pub u64);
 pub struct DamagedObject {
     /// See [`object_error`].
     pub errors: u64,
-    /// Which.
+    /// The object.
     pub object: ScrubbedId,
-    /// Its version for users.
+    /// The object's user version.
     pub version: u64,
-    /// Its copies, by OSD and shard; -1 is the shard of a copy that is whole.
+    /// The copies, by OSD and shard; the shard is -1 for a copy of the whole object.
     pub shards: BTreeMap<(i32, i8), Shard>,
-    /// The errors of all copies.
+    /// The union of the errors of all copies.
     pub shard_errors: ShardErrors,
 }
 
-/// A damaged set of snapshots (`inconsistent_snapset_t`).
+/// A damaged snapshot set (`inconsistent_snapset_t`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DamagedSnaps {
     /// See [`snaps_error`].
     pub errors: u64,
     /// The object.
     pub object: ScrubbedId,
-    /// Clones that should not be there.
+    /// Clones that exist but should not.
     pub clones: Vec<u64>,
-    /// Clones that are not there.
+    /// Clones that are missing.
     pub missing: Vec<u64>,
-    /// The set itself, encoded.
+    /// The encoded snapshot set.
     pub snapset: Bytes,
 }
 
@@ -237,7 +238,7 @@ impl Encode for Shard {
         w.versioned(3, 3, |w| {
             w.u64(self.errors.0);
             w.bool(self.primary);
-            // Of what is not there nothing more is said.
+            // The encoding of a missing copy ends here.
             if self.errors.0 & shard_error::MISSING != 0 {
                 return;
             }
@@ -361,7 +362,7 @@ mod tests {
         let found = vec![damaged.to_bytes()];
         let result = ScrubLsResult { interval: Epoch(7), found };
         assert_eq!(ScrubLsResult::from_bytes(&result.to_bytes()), Ok(result));
-        // The locator of the last object does not go along.
+        // The locator of the last object is not sent, so it is left empty here.
         let after = ScrubbedId { name: "o".into(), snap: SnapId(4), ..ScrubbedId::default() };
         let ask = ScrubLs { interval: Epoch(7), snapsets: true, after, max: 3 };
         assert_eq!(ScrubLs::from_bytes(&ask.to_bytes()), Ok(ask));

@@ -1,26 +1,27 @@
-//! What an object was at its snapshots, as LIST_SNAPS answers (`obj_list_snap_response_t`).
+//! An object's clones and snapshots, as LIST_SNAPS returns them (`obj_list_snap_response_t`).
 
 use crate::{Decode, DecodeError, Encode, Reader, SnapId, Writer};
 
-/// An object's clones, oldest first, and the object itself last, if it exists.
+/// An object's clones, oldest first, followed by the object itself if it exists.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectSnaps {
-    /// The clones.
+    /// The clones, and the object itself.
     pub clones: Vec<SnapClone>,
-    /// The newest snapshot that a writer of the object has told of.
+    /// The newest snapshot that a writer of the object has reported.
     pub seq: SnapId,
 }
 
 /// One clone (`clone_info`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SnapClone {
-    /// Its id: that of the newest of its snapshots; [`SnapId::HEAD`] for the object as it is now.
+    /// The clone's id: the newest of its snapshots, or [`SnapId::HEAD`] for the current object.
     pub id: SnapId,
-    /// The snapshots at which the object was this.
+    /// The snapshots that this clone represents.
     pub snaps: Vec<SnapId>,
-    /// Ranges (offset and length, in bytes) that are the same in the next newer clone, or the object.
+    /// Ranges (offset and length, in bytes) that this clone shares with the next newer clone, or with
+    /// the object.
     pub overlap: Vec<(u64, u64)>,
-    /// Its size in bytes.
+    /// The size in bytes.
     pub size: u64,
 }
 

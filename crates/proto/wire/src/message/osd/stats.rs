@@ -1,9 +1,9 @@
-//! Statistics of a pool (`pool_stat_t` and what it is made of). The numbers are Ceph's `int64_t`, but for
-//! 32-bit ones.
+//! Statistics of a pool (`pool_stat_t` and its parts). The counters have the signed types of Ceph's
+//! encoding: `int64_t`, and `int32_t` for a few.
 
 use crate::{Decode, DecodeError, Encode, Reader, Writer};
 
-/// A struct whose encoding is its fields in order, behind a version.
+/// Declares a struct whose encoding is its fields in order inside a versioned envelope.
 macro_rules! versioned_numbers {
     ($(#[$outer:meta])* $name:ident: $ceph:literal, version $version:literal, compat $compat:literal, oldest $oldest:literal {
         $($(#[$doc:meta])* $field:ident: $ty:ty,)*
@@ -38,15 +38,15 @@ versioned_numbers! {
         num_bytes: i64,
         /// Objects.
         num_objects: i64,
-        /// Clones that snapshots made.
+        /// Clones of objects.
         num_object_clones: i64,
-        /// Objects times replicas.
+        /// Copies that should exist: objects times replicas.
         num_object_copies: i64,
-        /// Objects that the primary lacks.
+        /// Objects that are missing on the primary.
         num_objects_missing_on_primary: i64,
-        /// Copies that are missing.
+        /// Missing copies.
         num_objects_degraded: i64,
-        /// Objects of which no copy is known.
+        /// Objects without any known copy.
         num_objects_unfound: i64,
         /// Reads.
         num_rd: i64,
@@ -56,85 +56,85 @@ versioned_numbers! {
         num_wr: i64,
         /// Bytes written, in KiB.
         num_wr_kb: i64,
-        /// Errors that scrubbing found.
+        /// Errors found by scrubs.
         num_scrub_errors: i64,
-        /// Objects that recovery brought back.
+        /// Objects recovered.
         num_objects_recovered: i64,
-        /// Bytes that recovery brought back.
+        /// Bytes recovered.
         num_bytes_recovered: i64,
-        /// Omap keys that recovery brought back.
+        /// Omap keys recovered.
         num_keys_recovered: i64,
-        /// Errors that light scrubbing found.
+        /// Errors found by shallow scrubs.
         num_shallow_scrub_errors: i64,
-        /// Errors that deep scrubbing found.
+        /// Errors found by deep scrubs.
         num_deep_scrub_errors: i64,
         /// Cached objects that differ from their base.
         num_objects_dirty: i64,
-        /// Deleted objects that must be remembered.
+        /// Deleted objects that a cache must remember.
         num_whiteouts: i64,
         /// Objects with an omap.
         num_objects_omap: i64,
         /// Objects that hold hit sets.
         num_objects_hit_set_archive: i64,
-        /// Copies that lie on the wrong OSD.
+        /// Copies on the wrong OSD.
         num_objects_misplaced: i64,
         /// Bytes of hit sets.
         num_bytes_hit_set_archive: i64,
         /// Objects flushed from a cache.
         num_flush: i64,
-        /// The same in KiB.
+        /// KiB flushed from a cache.
         num_flush_kb: i64,
         /// Objects evicted from a cache.
         num_evict: i64,
-        /// The same in KiB.
+        /// KiB evicted from a cache.
         num_evict_kb: i64,
         /// Objects promoted to a cache.
         num_promote: i64,
-        /// Placement groups that flush fast.
+        /// Placement groups in fast flush mode.
         num_flush_mode_high: i32,
-        /// Placement groups that flush slowly.
+        /// Placement groups in slow flush mode.
         num_flush_mode_low: i32,
-        /// Placement groups that evict some.
+        /// Placement groups that evict some objects.
         num_evict_mode_some: i32,
-        /// Placement groups that evict all.
+        /// Placement groups that evict all objects.
         num_evict_mode_full: i32,
         /// Objects pinned in a cache.
         num_objects_pinned: i64,
-        /// Copies that replicas lack.
+        /// Copies missing on replicas.
         num_objects_missing: i64,
-        /// Snapshot sets of old form.
+        /// Snapshot sets in the legacy form.
         num_legacy_snapsets: i64,
         /// Objects with an omap that is too large.
         num_large_omap_objects: i64,
-        /// Objects that point elsewhere.
+        /// Objects with a manifest, which point to other objects.
         num_objects_manifest: i64,
         /// Bytes of omaps.
         num_omap_bytes: i64,
         /// Keys of omaps.
         num_omap_keys: i64,
-        /// Objects that scrubbing repaired.
+        /// Objects repaired by scrubs.
         num_objects_repaired: i64,
     }
 }
 
 versioned_numbers! {
-    /// Space that a store has and uses, in bytes (`store_statfs_t`).
+    /// Capacity and usage of an object store, in bytes (`store_statfs_t`).
     StoreStatfs: "store_statfs_t", version 1, compat 1, oldest 1 {
-        /// All.
+        /// Capacity.
         total: u64,
         /// Free.
         available: u64,
-        /// Kept back by the store.
+        /// Reserved by the store.
         internally_reserved: u64,
         /// Allocated for data.
         allocated: i64,
-        /// Stored by users.
+        /// Data that users stored.
         data_stored: i64,
-        /// After compression.
+        /// Data after compression.
         data_compressed: i64,
         /// Allocated for compressed data.
         data_compressed_allocated: i64,
-        /// What was compressed, before that.
+        /// Size of the compressed data before compression.
         data_compressed_original: i64,
         /// Used by omaps.
         omap_allocated: i64,
@@ -143,7 +143,8 @@ versioned_numbers! {
     }
 }
 
-/// Counts over a set of objects, with room for categories that nobody uses (`object_stat_collection_t`).
+/// Counts over a set of objects (`object_stat_collection_t`). The encoding also has categories, which
+/// are unused and empty.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ObjectStatCollection {
     pub(super) sum: ObjectStatSum,
@@ -167,17 +168,17 @@ impl Decode for ObjectStatCollection {
 /// A pool's statistics (`pool_stat_t`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStat {
-    /// The objects.
+    /// Counts of the pool's objects.
     pub sum: ObjectStatSum,
-    /// Entries of the placement groups' logs.
+    /// Entries in the placement groups' logs.
     pub log_size: i64,
-    /// The same on disk.
+    /// Entries in the placement groups' logs on disk.
     pub ondisk_log_size: i64,
-    /// OSDs that serve, summed over placement groups.
+    /// Sizes of the placement groups' up sets, summed.
     pub up: i32,
-    /// OSDs that act, summed over placement groups.
+    /// Sizes of the placement groups' acting sets, summed.
     pub acting: i32,
-    /// Space used.
+    /// Space usage.
     pub store_stats: StoreStatfs,
     /// How many OSDs reported `store_stats`.
     pub num_store_stats: i32,

@@ -1,40 +1,40 @@
-//! [`MWatchNotify`]: an OSD tells a watcher that something was notified, or a notifier that all have
-//! answered.
+//! [`MWatchNotify`]: an OSD forwards a notification to a watcher, or tells the notifier that the
+//! notification is complete.
 
 use bytes::Bytes;
 
 use crate::message::{Data, Header, Message, concat};
 use crate::{DecodeError, Reader, Writer};
 
-/// What a notification says (`CEPH_WATCH_EVENT_*`).
+/// The kind of event (`CEPH_WATCH_EVENT_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WatchEvent {
-    /// To a watcher: this was notified; answer with NOTIFY_ACK.
+    /// To a watcher: a notification, which the watcher acknowledges with NOTIFY_ACK.
     Notify = 1,
-    /// To the notifier: all have answered, or time is up.
+    /// To the notifier: all watchers have acknowledged, or the timeout has expired.
     NotifyComplete = 2,
-    /// To a watcher: the watch is gone.
+    /// To a watcher: the watch no longer exists.
     Disconnect = 3,
 }
 
 /// A notification (version 3 of the message).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MWatchNotify {
-    /// What happened.
+    /// The kind of event.
     pub event: WatchEvent,
-    /// The receiver's name for its watch or its notification.
+    /// The cookie that the receiver chose for its watch or its notification.
     pub cookie: u64,
     /// The object's version.
     pub version: u64,
-    /// The OSD's number for the notification.
+    /// The number that the OSD assigned to the notification.
     pub notify_id: u64,
     /// To a watcher: the notifier's payload.
     pub payload: Bytes,
-    /// To a notifier: 0, or −ETIMEDOUT if watchers are missing.
+    /// To a notifier: 0, or −ETIMEDOUT if watchers did not acknowledge.
     pub return_code: i32,
     /// To a watcher: the notifier's global id.
     pub notifier_gid: u64,
-    /// To a notifier: the answers, and who gave none.
+    /// To a notifier: the watchers' replies, and the watchers that did not reply.
     pub answers: Bytes,
 }
 
@@ -45,7 +45,7 @@ impl Message for MWatchNotify {
     const COMPAT: u16 = 1;
 
     fn encode_front(&self, w: &mut Writer) {
-        w.u8(1); // the version before there were header versions
+        w.u8(1); // the version field from before message headers had versions
         w.u8(self.event as u8);
         w.u64(self.cookie);
         w.u64(self.version);
