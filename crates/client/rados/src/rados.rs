@@ -62,8 +62,8 @@ impl Rados {
         self.core().cluster.fsid().unwrap_or(map_s)
     }
 
-    /// Returns this client's settings in the monitors' configuration database (`ceph config set client
-    /// …`), by option.
+    /// Returns this client's settings in the monitors' configuration database
+    /// (`ceph config set client …`), by option.
     pub fn monitors_settings(&self) -> BTreeMap<String, String> {
         self.core().cluster.monitors().config()
     }
@@ -264,8 +264,8 @@ impl Rados {
         self.tell(Addressee::Osd(osd), command, input).await
     }
 
-    /// Sends the primary of a placement group a command in JSON, which also names the group: `{"prefix":
-    /// "query", "pgid": "1.0"}`.
+    /// Sends the primary of a placement group a command in JSON, which also names the group:
+    /// `{"prefix": "query", "pgid": "1.0"}`.
     ///
     /// # Errors
     /// As [`osd_command`](Self::osd_command); ENOENT also if the placement group does not exist.
@@ -273,9 +273,9 @@ impl Rados {
         self.tell(Addressee::Pg(pg), command, input).await
     }
 
-    /// Sends the active manager a command in JSON for the cluster, such as `{"prefix": "pg dump",
-    /// "format": "json"}`. Returns the output and the status text. Waits for an active manager if there
-    /// is none, and resends the command if the connection is lost.
+    /// Sends the active manager a command in JSON for the cluster, such as
+    /// `{"prefix": "pg dump", "format": "json"}`. Returns the output and the status text. Waits for an
+    /// active manager if there is none, and resends the command if the connection is lost.
     ///
     /// # Errors
     /// EACCES if the key allows no access to managers; [`Error::Timeout`] after `rados_mon_op_timeout`.
@@ -348,8 +348,8 @@ impl Rados {
         self.wait_for_latest_osdmap().await
     }
 
-    /// Registers this client as a daemon of a service, as the object gateway is one of `rgw`. `ceph
-    /// service dump` shows it with this metadata and the status set by
+    /// Registers this client as a daemon of a service, as the object gateway is one of `rgw`.
+    /// `ceph service dump` shows it with this metadata and the status set by
     /// [`update_service_status`](Self::update_service_status). The entry exists from when the active
     /// manager has received the registration until [`shutdown`](Self::shutdown), or until a minute after
     /// the client was dropped (`mgr_service_beacon_grace`). Does not block.

@@ -1,7 +1,7 @@
 //! The blocking API is complete.
 //!
-//! Goal: every asynchronous method has a blocking twin. Method: the test reads the crate's sources; each `pub
-//! async fn` of a type must have a method of its name in the type of the same name under `blocking`.
+//! Goal: every asynchronous method has a blocking twin. Method: the test reads the crate's sources; each
+//! `pub async fn` of a type must have a method of its name in the type of the same name under `blocking`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

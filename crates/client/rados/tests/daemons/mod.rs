@@ -23,8 +23,8 @@ impl Daemons {
         self.dir.join("ceph.conf").into_os_string().into_string().expect("UTF-8")
     }
 
-    /// Returns the script that runs a program of the cluster's release in the daemons' environment: `sh
-    /// EXEC PROGRAM ARGUMENTS`.
+    /// Returns the script that runs a program of the cluster's release in the daemons' environment:
+    /// `sh EXEC PROGRAM ARGUMENTS`.
     pub(crate) fn exec(&self) -> PathBuf {
         self.dir.join("exec")
     }
