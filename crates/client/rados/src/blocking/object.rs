@@ -59,7 +59,7 @@ impl IoCtx {
         self.wait(self.inner.renew_lock(oid, name, mode, options))
     }
 
-    /// Releases a lock on behalf of its holder.
+    /// Breaks a lock: takes it away from the given holder.
     pub fn break_lock(
         &self,
         oid: impl Into<Vec<u8>>,

@@ -116,7 +116,7 @@ impl IoCtx {
         self.exec_write(oid, "lock", "unlock", &input).await
     }
 
-    /// Releases a lock on behalf of its holder.
+    /// Breaks a lock: takes it away from the given holder.
     pub async fn break_lock(
         &self,
         oid: impl Into<Vec<u8>>,

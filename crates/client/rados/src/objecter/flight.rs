@@ -24,7 +24,7 @@ pub(super) struct Flight {
     pub(super) attempts: i32,
     /// The target that replaces the requested one.
     pub(super) elsewhere: Option<Arc<Elsewhere>>,
-    /// `true` after another copy than the primary's could not serve it.
+    /// `true` after EAGAIN or a redirect: the operation then goes to the primary.
     pub(super) primary_only: bool,
 }
 
