@@ -1,4 +1,4 @@
-//! Joining a cluster: from configuration to a session with a monitor.
+//! Joining a cluster: from the configuration to a session with a monitor.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -23,10 +23,10 @@ use crate::monc::{Hunt, HuntSettings, MonClient};
 use crate::peers::Registry;
 use crate::waits::{Reason, Waiter, Waits};
 
-/// Says which cluster to connect to, and as whom.
+/// Selects the cluster and the name to authenticate as.
 ///
-/// Without further ado this is what Ceph's programs use: `CEPH_CONF`, `CEPH_ARGS`, `CEPH_KEYRING`, the usual
-/// places of ceph.conf and keyrings, the name `client.admin`.
+/// The defaults are those of Ceph's programs: `CEPH_CONF`, `CEPH_ARGS`, `CEPH_KEYRING`, the usual paths
+/// of ceph.conf and keyrings, and the name `client.admin`.
 #[derive(Clone)]
 pub struct Builder {
     environment: Environment,
@@ -46,7 +46,7 @@ impl Default for Builder {
 }
 
 impl Builder {
-    /// What this process's environment says.
+    /// Creates a builder from this process's environment.
     pub fn new() -> Self {
         Self {
             environment: Environment::current(),
@@ -60,13 +60,13 @@ impl Builder {
         }
     }
 
-    /// Takes the command-line options that all of Ceph's programs share out of `args`: `-c`, `-n`,
-    /// `--keyring`, any option of the configuration.
+    /// Removes the command-line options that all Ceph programs share from `args` and applies them: `-c`,
+    /// `-n`, `--keyring` and any configuration option.
     pub fn args(self, args: &mut Vec<String>) -> Result<Self, ConfError> {
         self.args_beside(args, |_| false)
     }
 
-    /// The same for a program with options of its own, which `own` is true for: they are left.
+    /// Like `args`, but leaves the options for which `own` returns `true`: the program's own options.
     pub fn args_beside(
         mut self,
         args: &mut Vec<String>,
@@ -76,9 +76,9 @@ impl Builder {
         Ok(self)
     }
 
-    /// Takes the options that stock programs share out of the words of `CEPH_ARGS`, and gives the rest of the
-    /// words: a program reads them with those of its command line, as stock programs do. Words that `own` is
-    /// true for are its own options. Call it before [`args`](Self::args).
+    /// Applies the shared options found in `CEPH_ARGS` and returns the remaining words. A program parses
+    /// those together with its command line, as stock programs do. `own` returns `true` for the
+    /// program's own options. Call it before [`args`](Self::args).
     pub fn environment_args(mut self, own: impl Fn(&str) -> bool) -> Result<(Self, Vec<String>), ConfError> {
         let mut words = self.environment.take_args();
         self.options.take(&mut words, own)?;
@@ -97,19 +97,19 @@ impl Builder {
         self
     }
 
-    /// Sets an option of the configuration, above all files.
+    /// Sets a configuration option. It overrides every file.
     pub fn set(mut self, option: &str, value: &str) -> Self {
         self.options.set(option, value);
         self
     }
 
-    /// Uses this configuration, with what is [`set`](Self::set), and reads nothing else.
+    /// Uses this configuration together with the options [`set`](Self::set) here, and reads nothing else.
     pub fn conf(mut self, conf: Conf) -> Self {
         self.conf = Some(conf);
         self
     }
 
-    /// Connects to another address than the cluster's maps say: tests put something in between.
+    /// Connects to other addresses than those in the cluster's maps. For tests that put a proxy in between.
     #[doc(hidden)]
     pub fn reroute(
         mut self,
@@ -119,35 +119,35 @@ impl Builder {
         self
     }
 
-    /// Asks this DNS server where the monitors are, if the configuration does not say, instead of the
-    /// system's: tests have one of their own.
+    /// Queries this DNS server instead of the system's if the configuration does not name the monitors.
+    /// For tests.
     #[doc(hidden)]
     pub fn dns_server(mut self, server: SocketAddr) -> Self {
         self.dns = Some(server);
         self
     }
 
-    /// Takes sockets and random numbers from here: tests simulate them.
+    /// Uses this source of sockets and random numbers. For tests that simulate them.
     #[doc(hidden)]
     pub fn network(mut self, network: Network) -> Self {
         self.network = network;
         self
     }
 
-    /// Says to peers that we are something else than a client: stock OSDs compress nothing for clients.
+    /// Presents this client to its peers as another entity type. Stock OSDs do not compress for clients.
     #[doc(hidden)]
     pub fn masquerade(mut self, kind: EntityType) -> Self {
         self.kind = kind;
         self
     }
 
-    /// Shows there what the client waits for, from the first attempt to connect on.
+    /// Registers the client's waits with `waits`, from the first attempt to connect on.
     pub fn waits(mut self, waits: &Waits) -> Self {
         self.waits = waits.clone();
         self
     }
 
-    /// The configuration that would be used.
+    /// Returns the configuration that `prepare` would use.
     pub fn load(&self) -> Result<Conf, ConfError> {
         match &self.conf {
             Some(conf) => Ok(conf.clone().with(&self.options)),
@@ -155,12 +155,12 @@ impl Builder {
         }
     }
 
-    /// Finds out where the monitors are, in DNS if the configuration does not say (`mon_dns_srv_name`), and makes
-    /// all parts of a client, which is not connected yet: who wants to hear of the cluster from the first moment
-    /// registers before it is.
+    /// Finds the monitors, through DNS if the configuration does not name them (`mon_dns_srv_name`), and
+    /// creates all parts of a client that is not yet connected. A client of a daemon that must see every
+    /// event registers before `Joining::connect`.
     ///
     /// # Errors
-    /// What is wrong with the configuration; [`Error::NotInDns`] if nothing says where the monitors are.
+    /// A configuration error, or [`Error::NotInDns`] if neither the configuration nor DNS names the monitors.
     pub async fn prepare(self) -> Result<Joining, Error> {
         let conf = self.load()?;
         let times = Times::of(&conf)?;
@@ -201,16 +201,16 @@ impl Builder {
         Ok(Joining { cluster, hunt, times })
     }
 
-    /// Connects: finds a monitor and authenticates, see [`prepare`](Self::prepare) and [`Joining::connect`].
+    /// Finds a monitor and authenticates: [`prepare`](Self::prepare), then [`Joining::connect`].
     ///
     /// # Errors
-    /// As these.
+    /// Those of both calls.
     pub async fn connect(self) -> Result<Cluster, Error> {
         self.prepare().await?.connect().await
     }
 }
 
-/// A client that has all it needs but a monitor.
+/// A complete client without a session with a monitor.
 pub struct Joining {
     cluster: Cluster,
     hunt: Hunt,
@@ -218,17 +218,17 @@ pub struct Joining {
 }
 
 impl Joining {
-    /// The client, to register with.
+    /// Returns the client, for registration.
     pub fn cluster(&self) -> &Cluster {
         &self.cluster
     }
 
-    /// Finds a monitor, authenticates, and waits for that. The client's tasks run on the runtime that this is
-    /// called on.
+    /// Finds a monitor, authenticates, and returns once the session is open. The client's tasks run on
+    /// the calling runtime.
     ///
     /// # Errors
-    /// [`Error::Auth`] if the monitors refuse us; [`Error::NoMonitor`] if none could be reached within
-    /// `client_mount_timeout`.
+    /// [`Error::Auth`] if the monitors refuse the client; [`Error::NoMonitor`] if no monitor was reached
+    /// within `client_mount_timeout`.
     pub async fn connect(self) -> Result<Cluster, Error> {
         let Self { cluster, hunt, times } = self;
         let parts = cluster.parts();
@@ -256,11 +256,11 @@ impl fmt::Debug for Builder {
     }
 }
 
-/// The times that are configured, with Ceph's defaults.
+/// The configured times, with Ceph's defaults.
 struct Times {
     mount: Duration,
     hunt: HuntSettings,
-    /// Between two attempts to open a session with a manager.
+    /// Minimum time between two attempts to open a session with a manager.
     mgr_retry: Duration,
 }
 
@@ -276,9 +276,9 @@ impl Times {
     }
 }
 
-/// A client's out-queues have no bounds of their own: what stands in them is bounded by what the clients of
-/// daemons have in flight (`objecter_inflight_ops`, `objecter_inflight_op_bytes`), which each operation waits for
-/// before it is sent. What a map has sent again shares its data with the attempt before it.
+/// Returns queue limits without a bound. What the daemons' clients have in flight bounds the out-queues
+/// (`objecter_inflight_ops`, `objecter_inflight_op_bytes`): each operation acquires that budget before
+/// it is sent. An operation resent because of a new map shares its data with the previous attempt.
 fn queue_limits() -> Limits {
     Limits { queue_messages_max: usize::MAX, queue_bytes_max: usize::MAX, ..Limits::default() }
 }

@@ -1,4 +1,4 @@
-//! A client as its cluster sees it.
+//! The client as its cluster sees it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,19 +20,19 @@ use crate::monc::MonClient;
 use crate::peers::Peers;
 use crate::waits::{Gathered, Observed, Waits};
 
-/// How long to wait for a manager to let a service's daemon go
+/// How long to wait for a manager to acknowledge that a service's daemon unregisters
 /// (`mgr_client_service_daemon_unregister_timeout`).
 const UNREGISTER_MAX: Duration = Duration::from_secs(1);
 
-/// Held to note a task that begins, and when the client ends.
+/// Held to record a new task, and at the client's end.
 static TASKS: Class = Class::new("cluster.tasks");
 
-/// A client of a cluster: its sessions with monitors and managers, and what clients of other daemons need of
-/// them. Clones are the same client. With the last one it ends.
+/// A client of a cluster: its sessions with monitors and managers, and the services that clients of
+/// other daemons need. Clones share one client. The client ends when the last clone is dropped.
 #[derive(Clone)]
 pub struct Cluster(Arc<Lifeline>);
 
-/// What ends with the last handle.
+/// State that ends with the last handle.
 struct Lifeline {
     parts: Arc<Parts>,
     tasks: Mutex<Vec<AbortHandle>>,
@@ -80,7 +80,7 @@ impl Cluster {
         Self(Arc::new(Lifeline { parts, tasks: Mutex::new(&TASKS, Vec::new()) }))
     }
 
-    /// Ends a task with the client.
+    /// Registers a task to be aborted when the client ends.
     pub(crate) fn keep_task(&self, task: AbortHandle) {
         self.0.tasks.lock().push(task);
     }
@@ -89,13 +89,13 @@ impl Cluster {
         &self.0.parts
     }
 
-    /// Has `peers` told what happens on connections to daemons of `kind`, and gives it the monitors' messages of
-    /// the kinds `maps`. From now on tickets for such daemons are kept. `peers` is not kept alive: dropped, it
-    /// gives its place up.
+    /// Delivers to `peers` the events of connections to daemons of `kind`, and the monitors' messages of
+    /// the kinds `maps`. From now on the client keeps tickets for such daemons. The registration does
+    /// not keep `peers` alive, and ends when `peers` is dropped.
     ///
     /// # Errors
-    /// EEXIST if there is a client of that kind of daemons already, or one that these maps are for; EINVAL for
-    /// monitors, whose client is this.
+    /// EEXIST if another client is registered for that kind of daemon or for one of these maps; EINVAL
+    /// for monitors, whose client is the cluster itself.
     pub fn register(
         &self,
         kind: EntityType,
@@ -113,60 +113,61 @@ impl Cluster {
         Ok(())
     }
 
-    /// The session with the monitors.
+    /// Returns the session with the monitors.
     pub fn monitors(&self) -> &Arc<MonClient> {
         &self.parts().switch.monc
     }
 
-    /// The session with the active manager.
+    /// Returns the session with the active manager.
     pub fn managers(&self) -> &Arc<MgrClient> {
         &self.parts().mgrc
     }
 
-    /// Opens connections.
+    /// Returns the dialer, which opens connections.
     pub fn dialer(&self) -> &Arc<Dialer> {
         &self.parts().dialer
     }
 
-    /// What is waited for.
+    /// Returns the registry of the client's waits.
     pub fn waits(&self) -> &Waits {
         &self.parts().waits
     }
 
-    /// The client's configuration, with what the monitors have said of it.
+    /// Returns the client's configuration, including the settings from the monitors' configuration database.
     pub fn conf(&self) -> Conf {
         self.parts().conf.clone().with_monitors(self.monitors().config())
     }
 
-    /// How long the client may take to be connected (`client_mount_timeout`).
+    /// Returns the time limit for connecting (`client_mount_timeout`).
     pub fn patience(&self) -> Duration {
         self.parts().patience
     }
 
-    /// This machine's name.
+    /// Returns this machine's name.
     pub fn hostname(&self) -> &str {
         &self.parts().hostname
     }
 
-    /// The cluster's id; `None` before the first session with a monitor.
+    /// Returns the cluster's id, or `None` before the first session with a monitor.
     pub fn fsid(&self) -> Option<Uuid> {
         self.monitors().fsid()
     }
 
-    /// The number that the monitors have given this client; 0 before the first session.
+    /// Returns the global id that the monitors have assigned to this client, or 0 before the first session.
     pub fn instance_id(&self) -> GlobalId {
         self.parts().auth.global_id()
     }
 
-    /// What tells this client from others at its host's address.
+    /// Returns the nonce, which distinguishes this client from others at the same host's address.
     pub fn nonce(&self) -> u32 {
         self.parts().messenger.config().nonce
     }
 
-    /// Makes this client a daemon of a service. Returns at once.
+    /// Registers this client as a daemon of a service. Does not block.
     ///
     /// # Errors
-    /// EEXIST if this client is a daemon already; EINVAL if a name is empty or `service` is one of Ceph's own.
+    /// EEXIST if this client is already a daemon; EINVAL if a name is empty or `service` is one of
+    /// Ceph's own.
     pub fn register_service(
         &self,
         service: &str,
@@ -177,18 +178,19 @@ impl Cluster {
         self.managers().register(service)
     }
 
-    /// As a daemon of a service, says good-bye to the manager, and waits up to a second for it to hear that.
+    /// Unregisters this client's service daemon from the manager, and waits up to a second for its
+    /// acknowledgement.
     pub async fn unregister_service(&self) {
         self.managers().unregister(UNREGISTER_MAX).await;
     }
 
-    /// Ends the sessions with monitors and managers, at once: questions and commands end with
+    /// Ends the sessions with monitors and managers immediately. Pending requests and commands fail with
     /// [`Error::Shutdown`].
     pub fn close(&self) {
         self.parts().close(&self.0.tasks);
     }
 
-    /// Closes all connections, of all clients of daemons, and waits until they are.
+    /// Closes all connections, including those of registered clients, and waits until they are closed.
     pub async fn shutdown(&self) {
         self.close();
         self.parts().messenger.shutdown().await;

@@ -1,4 +1,4 @@
-//! Opening connections, to every kind of daemon.
+//! Opening connections to every kind of daemon.
 
 use std::sync::{Arc, Weak};
 
@@ -7,7 +7,7 @@ use loligo_cephx::handshake::ClientAuth;
 use loligo_msgr::{ConnectAuth, Connection, Messenger, Policy};
 use loligo_wire::{EntityAddr, EntityType, GlobalId};
 
-/// Opens connections, authenticated as this client. It does not keep the client alive.
+/// Opens connections that authenticate as this client. It does not keep the client alive.
 pub struct Dialer {
     messenger: Weak<Messenger>,
     auth: Arc<AuthClient>,
@@ -18,19 +18,19 @@ impl Dialer {
         Self { messenger, auth }
     }
 
-    /// The client's number, as connections that are opened now say.
+    /// Returns the client's global id, as new connections send it.
     pub fn global_id(&self) -> GlobalId {
         self.auth.global_id()
     }
 
-    /// Opens a connection to a daemon, by a policy of the caller's choice:
-    /// [`Policy::lossy_client`](loligo_msgr::Policy::lossy_client) where the caller sends again what is lost with
-    /// a connection, [`lossless_client`](loligo_msgr::Policy::lossless_client) where the daemon keeps the
-    /// session. `None` if the client is being dropped.
+    /// Opens a connection to a daemon with the given policy. Use
+    /// [`Policy::lossy_client`](loligo_msgr::Policy::lossy_client) if the caller itself resends what is
+    /// lost with a connection, and [`lossless_client`](loligo_msgr::Policy::lossless_client) if the
+    /// daemon keeps the session. Returns `None` if the client is being dropped.
     ///
-    /// What has to know the connection when it is lost is made known in `ready`: it may be lost before this
-    /// returns. A lossless connection to this address that is there already is returned as it is, and `ready` is
-    /// not called.
+    /// `ready` runs before the connection is opened, because the connection may be lost before this
+    /// function returns: it publishes the connection to the code that handles its loss. If a lossless
+    /// connection to this address exists, it is returned unchanged and `ready` is not called.
     pub fn connect(
         &self,
         kind: EntityType,
@@ -48,10 +48,11 @@ impl Dialer {
     }
 }
 
-/// Authenticates connections: to monitors with the key, to others with the tickets that they gave.
+/// Authenticates connections: to monitors with the key, to other daemons with the tickets the monitors
+/// issued.
 struct Authenticator {
     auth: Arc<AuthClient>,
-    /// As whom the connection was opened.
+    /// The client's global id when the connection was opened.
     global_id: GlobalId,
 }
 
@@ -59,9 +60,9 @@ impl ConnectAuth for Authenticator {
     fn connector(&self, peer: EntityType) -> Box<dyn ClientAuth> {
         match peer {
             EntityType::MON => self.auth.mon_auth(),
-            // A manager knows nothing of a client but its session.
+            // A manager knows nothing of a client beyond the session.
             EntityType::MGR => self.auth.service_auth(EntityType::MGR, self.auth.global_id()),
-            // Others know by the number what they have executed or granted.
+            // Other daemons identify by the global id what they have executed or granted.
             service => self.auth.service_auth(service, self.global_id),
         }
     }

@@ -1,7 +1,8 @@
-//! Where the monitors are, before one of them has told: as configured, or else as DNS says.
+//! Finding the monitors' addresses before a monitor has sent a monmap: from the configuration, otherwise
+//! from DNS.
 //!
-//! Without `mon host` the monitors are the targets of the SRV records of `_ceph-mon._tcp`
-//! (`mon_dns_srv_name`, which may name a domain as well: `ceph-mon_example.com`), looked for in the search
+//! Without `mon host`, the monitors are the targets of the SRV records of `_ceph-mon._tcp`
+//! (`mon_dns_srv_name`, which may name a domain too: `ceph-mon_example.com`), looked up in the search
 //! domains of `/etc/resolv.conf` (`MonMap::init_with_dns_srv`).
 
 use std::collections::BTreeMap;
@@ -16,16 +17,15 @@ use loligo_wire::EntityAddr;
 
 use crate::error::Error;
 
-/// Monitors in the order in which to try them: those of the first group, and the next group's when none of
-/// these answers.
+/// Monitors in the order of trial: the first group, then the next group if no monitor of the first replies.
 pub(crate) type Groups = Vec<Vec<EntityAddr>>;
 
-/// How long DNS may take altogether. The C library would wait for ten seconds for each server.
+/// Time limit for all DNS queries together. The C library would wait ten seconds for each server.
 const DNS_MAX: Duration = Duration::from_secs(10);
-/// At this port a monitor speaks the old messenger; at any other msgr2 is tried.
+/// The port on which a monitor speaks the old messenger protocol. On any other port msgr2 is tried.
 const PORT_V1: u16 = 6789;
 
-/// The monitors' msgr2 addresses. `dns` is the server to ask instead of the system's.
+/// Returns the monitors' msgr2 addresses. `dns` is the server to query instead of the system's.
 pub(crate) async fn monitors(conf: &Conf, dns: Option<SocketAddr>) -> Result<Groups, Error> {
     match configured(conf).await {
         Err(Error::Conf(ConfError::NoMonitors)) if conf.mon_hosts().is_err() => {
@@ -38,8 +38,8 @@ pub(crate) async fn monitors(conf: &Conf, dns: Option<SocketAddr>) -> Result<Gro
     }
 }
 
-/// What the configuration says; names are looked up. One that cannot be found is passed over if there are
-/// others.
+/// Returns the addresses from the configuration; host names are resolved. A name that cannot be resolved
+/// is skipped if another address remains.
 async fn configured(conf: &Conf) -> Result<Vec<EntityAddr>, Error> {
     let mut found = Vec::new();
     let mut unknown = None;
@@ -61,7 +61,7 @@ async fn configured(conf: &Conf) -> Result<Vec<EntityAddr>, Error> {
     }
 }
 
-/// What DNS says; or why it says nothing.
+/// Returns the monitors named by DNS, or the reason why there are none.
 async fn from_dns(srv_name: &str, server: Option<SocketAddr>) -> Result<Groups, String> {
     let (service, in_domain) = match srv_name.split_once('_') {
         Some((service, in_domain)) => (service, Some(in_domain)),
@@ -97,14 +97,14 @@ async fn from_dns(srv_name: &str, server: Option<SocketAddr>) -> Result<Groups, 
     Err(why)
 }
 
-/// The monitors of one domain, grouped by priority; in each group those first that chance, by the records'
-/// weights, puts there.
+/// Returns the monitors of one domain, grouped by priority. Within a group the order is random, weighted
+/// by the records' weights.
 async fn lookup(
     resolver: &StubResolver,
     service: &RelativeName<Vec<u8>>,
     domain: &Name<Vec<u8>>,
 ) -> Result<Groups, String> {
-    /// Stands for "no record" in what the library makes up then.
+    /// Port number by which the library's fallback entry is recognised: it stands for "no SRV record".
     const NONE: u16 = 0;
     let found = resolver.lookup_srv(service, domain, NONE).await.map_err(|e| e.to_string())?;
     let records = found.into_iter().flat_map(|found| found.into_srvs());

@@ -1,4 +1,4 @@
-//! Hands what happens on connections to the client that it concerns.
+//! Routes connection events and messages to the client of the daemon concerned.
 
 use std::sync::{Arc, Weak};
 
@@ -9,13 +9,13 @@ use loligo_wire::message::Msg;
 use crate::monc::MonClient;
 use crate::peers::{Peers, Registry};
 
-/// The clients of all daemons.
+/// The monitor client and the registered clients of other daemons.
 pub(crate) struct Switch {
     pub(crate) monc: Arc<MonClient>,
     pub(crate) registry: Registry,
 }
 
-/// The messenger's dispatcher. Weak, because the client owns its messenger.
+/// The messenger's dispatcher. It holds a weak reference, because the client owns its messenger.
 pub(crate) struct Dispatch(pub(crate) Weak<Switch>);
 
 impl Dispatch {

@@ -1,4 +1,4 @@
-//! What can go wrong, and which errno it is.
+//! Errors and their errno values.
 
 use std::fmt;
 use std::io;
@@ -13,33 +13,33 @@ use loligo_wire::{DecodeError, features};
 pub struct Errno(pub i32);
 
 impl Errno {
-    /// Not permitted: the capabilities of the key do not allow it.
+    /// Operation not permitted: the key's capabilities do not allow it.
     pub const EPERM: Self = Self(1);
-    /// No such object, pool, attribute.
+    /// No such object, pool or attribute.
     pub const ENOENT: Self = Self(2);
-    /// Input or output failed.
+    /// Input/output error.
     pub const EIO: Self = Self(5);
-    /// Nobody is there: the OSD is down.
+    /// No such device or address: the OSD is down.
     pub const ENXIO: Self = Self(6);
-    /// To be asked again.
+    /// Try again.
     pub const EAGAIN: Self = Self(11);
     /// Permission denied: authentication failed.
     pub const EACCES: Self = Self(13);
-    /// It exists already.
+    /// Already exists.
     pub const EEXIST: Self = Self(17);
-    /// An argument is wrong.
+    /// Invalid argument.
     pub const EINVAL: Self = Self(22);
-    /// The cluster, or the pool's quota, is full.
+    /// No space left: the cluster is full or the pool has reached its quota.
     pub const ENOSPC: Self = Self(28);
-    /// Nothing can be written there: it is a snapshot.
+    /// Read-only: the target is a snapshot.
     pub const EROFS: Self = Self(30);
-    /// The value does not fit.
+    /// The value is out of range.
     pub const ERANGE: Self = Self(34);
     /// No such extended attribute.
     pub const ENODATA: Self = Self(61);
-    /// The other side says what it must not.
+    /// Protocol error: the peer sent something the protocol does not allow.
     pub const EPROTO: Self = Self(71);
-    /// More than one request can say, or an answer can hold.
+    /// The message is too long for one request or one reply.
     pub const EMSGSIZE: Self = Self(90);
     /// Not supported.
     pub const EOPNOTSUPP: Self = Self(95);
@@ -52,14 +52,15 @@ impl Errno {
     /// The client was shut down.
     pub const ENOTCONN: Self = Self(107);
 
-    /// The errno in a negative result; `None` if the result is no error.
+    /// Returns the errno of a negative result, or `None` if the result is not an error.
     pub fn from_result(result: i32) -> Option<Self> {
         (result < 0).then(|| Self(result.saturating_neg()))
     }
 }
 
-/// The system's text, such as "No such file or directory", with the number; of
-/// [`EBLOCKLISTED`](Errno::EBLOCKLISTED) what it means in a cluster, as the system's text is about sockets.
+/// Prints the system's text, such as "No such file or directory", with the number.
+/// [`EBLOCKLISTED`](Errno::EBLOCKLISTED) prints its meaning in a cluster, because the system's text is
+/// about sockets.
 impl fmt::Display for Errno {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if *self == Self::EBLOCKLISTED {
@@ -74,65 +75,65 @@ impl fmt::Display for Errno {
 /// Why a request to the cluster, or connecting to it, failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The cluster's answer.
+    /// The cluster replied with an error.
     #[error("{0}")]
     Os(Errno),
-    /// A monitor, manager or OSD refused a command, and said why.
+    /// A monitor, manager or OSD refused a command and gave a reason.
     #[error("{status} ({errno})")]
     Command {
-        /// The answer.
+        /// The errno of the reply.
         errno: Errno,
-        /// Its words.
+        /// The reason given.
         status: String,
     },
-    /// There is no pool of that name.
+    /// No pool has this name.
     #[error("no pool '{0}'")]
     NoPool(String),
-    /// There was no answer in time. Whether a change was made is not known.
+    /// No reply arrived in time. Whether a change was made is unknown.
     #[error("no answer within {} s", .0.as_secs_f64())]
     Timeout(Duration),
     /// No monitor could be reached in time.
     #[error("no monitor answered within {} s; the last attempt: {last}", after.as_secs_f64())]
     NoMonitor {
-        /// How long it was tried.
+        /// How long the client tried.
         after: Duration,
-        /// What went wrong last.
+        /// The last failure.
         last: String,
     },
-    /// Nothing says where the monitors are: neither the configuration (`mon host`) nor DNS.
+    /// Neither the configuration (`mon host`) nor DNS names the monitors.
     #[error("no monitors: 'mon host' is not configured, and DNS does not know the service {service}: {why}")]
     NotInDns {
         /// `mon_dns_srv_name`.
         service: String,
-        /// What DNS said.
+        /// The error from DNS.
         why: String,
     },
-    /// The configuration cannot be used.
+    /// The configuration is invalid.
     #[error(transparent)]
     Conf(#[from] ConfError),
-    /// There is no key.
+    /// No usable key was found.
     #[error(transparent)]
     Credentials(#[from] CredentialsError),
-    /// The monitors refused us, or we them.
+    /// Authentication failed: the monitors refused the client, or the client refused the monitors.
     #[error(transparent)]
     Auth(#[from] AuthError),
-    /// The cluster sent what cannot be read.
+    /// A message from the cluster could not be decoded.
     #[error("{what} from the cluster: {source}")]
     Decode {
-        /// What it was.
+        /// The name of the message or structure.
         what: &'static str,
-        /// What is wrong with it.
+        /// The decoding error.
         source: DecodeError,
     },
-    /// The cluster requires features that this client does not have.
+    /// The cluster requires features that this client does not have. Holds the missing feature bits.
     #[error(
         "the cluster requires features that this client does not have: {}; use a newer client, or lower what the cluster requires \
          (CRUSH rules and tunables, 'ceph osd set-require-min-compat-client')",
         features::names(*.0)
     )]
     MissingFeatures(u64),
-    /// The monitors no longer knew this client and gave it another number. OSDs would take a change that is
-    /// sent again for a new one, so it is not: whether it was made is not known.
+    /// The monitors gave this client a new global id. OSDs would execute a resent change a second time,
+    /// so the client does not resend it. Whether the change was made is unknown.
     #[error(
         "the monitors gave this client a new identity before the answer came: whether the change was made is not known, and it is not \
          repeated; look, and do it again if it was not"
@@ -144,12 +145,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// The errno that a stock client reports in the same case.
+    /// Returns the errno that a stock client reports in the same case.
     pub fn errno(&self) -> Errno {
         match self {
             Self::Os(errno) | Self::Command { errno, .. } => *errno,
             Self::NoPool(_) | Self::NotInDns { .. } => Errno::ENOENT,
-            // As of a timeout: nobody knows whether it was executed.
+            // As for a timeout: whether the request was executed is unknown.
             Self::Timeout(_) | Self::NoMonitor { .. } | Self::NewIdentity => Errno::ETIMEDOUT,
             Self::Conf(ConfError::NoMonitors) | Self::Conf(ConfError::Io { .. }) => Errno::ENOENT,
             Self::Conf(_) => Errno::EINVAL,
@@ -165,7 +166,7 @@ impl Error {
         }
     }
 
-    /// Whether the object, attribute or pool does not exist.
+    /// Returns `true` if the object, attribute or pool does not exist.
     pub fn is_not_found(&self) -> bool {
         self.errno() == Errno::ENOENT
     }

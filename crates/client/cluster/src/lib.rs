@@ -1,14 +1,14 @@
-//! A client's place in a Ceph cluster: what clients of OSDs, of metadata servers and of any other daemon have in
-//! common.
+//! The part of a Ceph client that does not depend on the kind of daemon: clients of OSDs, of metadata
+//! servers and of any other daemon share it.
 //!
-//! - [`Builder`] reads the configuration, finds the monitors (in DNS if need be) and authenticates.
-//! - [`Cluster`] is the client as the cluster sees it: one name, one number, one messenger. It keeps a session
-//!   with a monitor ([`MonClient`]: questions, subscriptions to maps, tickets before the old ones expire) and, if
-//!   one is wanted, with the active manager ([`MgrClient`]).
-//! - A client of another kind of daemon implements [`Peers`] and [registers](Cluster::register): it gets the
-//!   messages of its connections and the maps that it asks monitors for, and tickets are fetched for its daemons.
-//!   It opens connections with the [`Dialer`], lossy or lossless as it chooses.
-//! - [`Waits`] shows what the client waits for, in words.
+//! - [`Builder`] reads the configuration, finds the monitors (through DNS if necessary) and authenticates.
+//! - [`Cluster`] is the client as the cluster sees it: one name, one global id, one messenger. It keeps
+//!   a session with a monitor ([`MonClient`]: requests, subscriptions to maps, ticket renewal) and, on
+//!   demand, a session with the active manager ([`MgrClient`]).
+//! - A client of another kind of daemon implements [`Peers`] and [registers](Cluster::register). It then
+//!   receives the messages of its connections and the maps it subscribed to, and the cluster fetches
+//!   tickets for its daemons. It opens lossy or lossless connections with the [`Dialer`].
+//! - [`Waits`] reports, as text, what the client waits for.
 //!
 //! ```no_run
 //! use std::sync::Arc;
@@ -36,8 +36,8 @@
 //! # }
 //! ```
 //!
-//! What this crate refuses to do: it knows no objects, no pools and no files, and keeps no map but those of the
-//! monitors and of the managers.
+//! The crate knows no objects, pools or files, and keeps no maps except those of the monitors and the
+//! managers.
 #![forbid(unsafe_code)]
 
 mod builder;

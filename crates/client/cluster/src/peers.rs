@@ -1,4 +1,4 @@
-//! Clients of the cluster's daemons, by the kind of daemon.
+//! Clients of the cluster's daemons, by kind of daemon.
 
 use std::sync::{Arc, Weak};
 
@@ -10,52 +10,53 @@ use loligo_wire::message::Msg;
 
 use crate::error::{Errno, Error};
 
-/// A client of one kind of daemons: told what happens on its connections, and what monitors send of it.
+/// A client of one kind of daemon. It receives the events of its connections and the monitors' messages
+/// about that daemon.
 ///
-/// All are called by the tasks of connections, so none may block.
+/// The tasks of connections call these methods, so none of them may block.
 pub trait Peers: Send + Sync + 'static {
-    /// Messages of a daemon have arrived: all that one read of the socket brought, in order. What is left in
-    /// `msgs` is dropped.
+    /// Handles messages from a daemon: all that one read of the socket returned, in order. Messages left
+    /// in `msgs` are dropped.
     fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>);
 
-    /// A monitor has sent a message of one of the kinds that this client [registered](crate::Cluster::register)
-    /// for: a map.
+    /// Handles a map: a monitor's message of one of the kinds that this client
+    /// [registered](crate::Cluster::register) for.
     fn take_map(&self, msg: &Msg) {
         let _ = msg;
     }
 
-    /// A monitor has let the client in, perhaps under another number ([`Dialer::global_id`]).
+    /// A monitor has authenticated the client, possibly with another global id ([`Dialer::global_id`]).
     ///
     /// [`Dialer::global_id`]: crate::Dialer::global_id
     fn authenticated(&self) {}
 
-    /// A connection is up: for the first time or, lossless, again, when what the daemon has not acknowledged was
-    /// sent again.
+    /// A connection is open: for the first time, or again if it is lossless. In that case the messages
+    /// that the daemon had not acknowledged have been resent.
     fn connected(&self, conn: &Arc<Connection>) {
         let _ = conn;
     }
 
-    /// A connection is dead and will not come back.
+    /// A connection is dead and will not be reopened.
     fn lost(&self, conn: &Arc<Connection>) {
         let _ = conn;
     }
 
-    /// The daemon has forgotten the session of a lossless connection. What it had not acknowledged is lost; the
-    /// connection goes on afresh.
+    /// The daemon has dropped the session of a lossless connection. Unacknowledged messages are lost;
+    /// the connection continues with a new session.
     fn forgotten(&self, conn: &Arc<Connection>) {
         let _ = conn;
     }
 
-    /// An attempt to connect has failed. The next one follows by itself, until the connection is marked down.
+    /// An attempt to connect has failed. The connection retries by itself until it is marked down.
     fn refused(&self, conn: &Arc<Connection>, why: &loligo_msgr::Error) {
         let _ = (conn, why);
     }
 }
 
-/// Held to add a client, which happens once for each kind.
+/// Held to register a client, which happens once for each kind of daemon.
 static REGISTRY: Class = Class::new("cluster.peers");
 
-/// Who is registered: read for each read of a socket, changed a few times in a client's life.
+/// The registered clients: read for each read of a socket, changed a few times in a client's life.
 pub(crate) struct Registry {
     all: ArcSwap<Vec<Registered>>,
     changes: Mutex<()>,
@@ -64,7 +65,7 @@ pub(crate) struct Registry {
 #[derive(Clone)]
 struct Registered {
     kind: EntityType,
-    /// The kinds of the monitors' messages that are for it.
+    /// The message kinds from monitors that this client receives.
     maps: &'static [u16],
     peers: Weak<dyn Peers>,
 }
@@ -74,10 +75,10 @@ impl Registry {
         Self { all: ArcSwap::default(), changes: Mutex::new(&REGISTRY, ()) }
     }
 
-    /// Adds a client; one that has been dropped gives its place up.
+    /// Registers a client. Entries of dropped clients are removed.
     ///
     /// # Errors
-    /// EEXIST if there is a client for this kind of daemons, or for one of these messages.
+    /// EEXIST if a client is registered for this kind of daemon or for one of these messages.
     pub(crate) fn add(
         &self,
         kind: EntityType,
@@ -97,17 +98,17 @@ impl Registry {
         Ok(())
     }
 
-    /// The client of a kind of daemons.
+    /// Returns the client of a kind of daemon.
     pub(crate) fn of_kind(&self, kind: EntityType) -> Option<Arc<dyn Peers>> {
         self.all.load().iter().find(|registered| registered.kind == kind)?.peers.upgrade()
     }
 
-    /// The client that monitors' messages of this kind are for.
+    /// Returns the client that receives monitors' messages of this kind.
     pub(crate) fn of_map(&self, message: u16) -> Option<Arc<dyn Peers>> {
         self.all.load().iter().find(|registered| registered.maps.contains(&message))?.peers.upgrade()
     }
 
-    /// All of them.
+    /// Returns all registered clients.
     pub(crate) fn all(&self) -> Vec<Arc<dyn Peers>> {
         self.all.load().iter().filter_map(|registered| registered.peers.upgrade()).collect()
     }

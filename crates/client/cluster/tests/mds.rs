@@ -1,7 +1,9 @@
-//! A client of daemons that the crate does not know. Goal: nothing in `cluster` has to change for it: it
-//! registers, gets the map that it subscribes to and tickets for its daemons, keeps a lossless session across
-//! lost connections and goes to another daemon when the map says so. Method: a toy metadata server and a toy
-//! monitor in this process, over loopback, both with cephx; a proxy in between that breaks connections.
+//! A client of daemons that the crate does not know.
+//!
+//! Goal: `cluster` needs no change for it. The client registers, receives the map it subscribed to and
+//! tickets for its daemons, keeps a lossless session across lost connections, and switches to another
+//! daemon when the map says so. Method: a toy metadata server and a toy monitor in this process, over
+//! loopback, both with cephx, and a proxy that breaks connections.
 
 mod toy;
 
@@ -75,7 +77,7 @@ async fn a_map_leads_to_another_daemon() {
     mds.ask(2);
     until("the second one has answered", || mds.answers() == [0, 1, 2]).await;
     assert_eq!(second.heard(), [1, 2], "what the first one has not answered, too");
-    // The session with the monitor is lost, and with it the subscription: the next one has it again.
+    // Losing the monitor session loses the subscription; the next session must renew it.
     monitor.drop_connections();
     monitor.set_map(3, first.addr());
     first.speak_again();

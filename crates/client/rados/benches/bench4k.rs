@@ -1,4 +1,4 @@
-//! How many small operations a second, and what one costs this process.
+//! Measures small operations per second, and this process's CPU time per operation.
 //!
 //! ```text
 //! cargo bench -p loligo-rados --bench bench4k -- [-c CONF] [POOL] [write|read] [SECONDS] [DEPTH] [BYTES]
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use loligo_rados::{Builder, Error, IoCtx};
 
-/// Objects written to in turn.
+/// Objects written in turn.
 const OBJECTS: u64 = 1024;
 
 fn main() -> ExitCode {
@@ -96,9 +96,9 @@ fn name(i: u64) -> String {
     format!("bench4k.{i}")
 }
 
-/// Processor time of this process so far, in microseconds.
+/// Returns this process's CPU time so far, in microseconds.
 fn cpu_us() -> u64 {
-    // Fields 14 and 15 of /proc/self/stat, counted behind the name in parentheses, in hundredths of a second.
+    // Fields 14 and 15 of /proc/self/stat, counted after the parenthesised name, in hundredths of a second.
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let behind_name = stat.rsplit(')').next().unwrap_or_default();
     let ticks: u64 =

@@ -1,5 +1,5 @@
-//! How long it takes to send operations again when an OSD dies: three modelled OSDs on loopback never answer;
-//! one of them dies with all operations in flight to it, and the map says so.
+//! Measures how fast operations are resent when an OSD dies. Three modelled OSDs on loopback never
+//! reply; one of them dies with all operations in flight to it, and the map marks it down.
 //!
 //! ```text
 //! cargo bench -p loligo-rados --bench retarget -- [OPERATIONS] [BYTES]
@@ -38,7 +38,8 @@ async fn main() {
     );
 }
 
-/// From the arrival of the map until all were in a queue again, and until the other OSDs had them.
+/// Returns the time from the arrival of the map until all operations were queued again, and until the
+/// other OSDs had received them.
 async fn round(ops: usize, bytes: usize) -> (Duration, Duration) {
     let fake = Fake::start(3, 64).await;
     fake.set_rule(|_, _| Verdict::Drop);
@@ -54,7 +55,7 @@ async fn round(ops: usize, bytes: usize) -> (Duration, Duration) {
     let load = tokio::spawn(load(rados.clone(), names, Bytes::from(vec![7; bytes])));
     until(|| fake.seen_count() >= ops).await;
     let died_at = Instant::now();
-    // Out as well: the pool has one copy.
+    // Also marked out: the pool has one copy.
     fake.change(|_, inc| {
         inc.osd_down(OsdId(doomed));
         inc.new_weight.insert(OsdId(doomed), 0);

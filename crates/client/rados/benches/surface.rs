@@ -1,5 +1,5 @@
-//! What the less frequent operations cost against a server: connecting, compound operations, watchers, omap,
-//! snapshots.
+//! Measures the less frequent operations against a server: connecting, compound operations, watchers,
+//! omap, snapshots.
 //!
 //! ```text
 //! cargo bench -p loligo-rados --bench surface -- [-c CONF] [POOL]
@@ -13,26 +13,26 @@ use bytes::Bytes;
 use futures_util::stream::{self, StreamExt, TryStreamExt};
 use loligo_rados::{Builder, Error, IoCtx, WatchNews, WriteOp};
 
-/// Operations of one kind whose median is shown.
+/// Number of samples; the median is reported.
 const SAMPLES: usize = 2_000;
 
-/// Operations of a compound one.
+/// Operations in a compound request.
 const SUB_OPS: u64 = 16;
 
-/// Clients that connect, of which the median is told.
+/// Number of connecting clients; the median is reported.
 const CONNECTS: usize = 21;
 
 const WATCHERS: usize = 10_000;
 
 const OMAP_KEYS: usize = 1_000_000;
 
-/// An image of 1 GiB in objects of 4 MiB.
+/// A 1 GiB image in objects of 4 MiB.
 const IMAGE_OBJECTS: usize = 256;
 const OBJECT_BYTES: usize = 4 << 20;
-/// Snapshots of it, of which the median is told.
+/// Number of its snapshots; the median is reported.
 const SNAPSHOTS: usize = 21;
 
-/// What is in flight where much is prepared.
+/// Operations in flight while preparing data.
 const IN_FLIGHT: usize = 32;
 
 fn main() -> ExitCode {
@@ -63,8 +63,8 @@ async fn measure(builder: Builder, pool: String) -> Result<(), Error> {
     Ok(())
 }
 
-/// From nothing to the first byte of an object: reading the configuration, finding a monitor, authenticating
-/// there and at the OSD.
+/// Measures the time to an object's first byte: reading the configuration, finding a monitor, and
+/// authenticating with the monitor and the OSD.
 async fn first_byte(builder: &Builder, pool: &str, ioctx: &IoCtx) -> Result<(), Error> {
     ioctx.write_full("first", Bytes::from_static(b"byte")).await?;
     let mut took_us = Vec::new();
@@ -79,7 +79,7 @@ async fn first_byte(builder: &Builder, pool: &str, ioctx: &IoCtx) -> Result<(), 
     Ok(())
 }
 
-/// A request of 16 operations beside one of one, both one at a time.
+/// Compares requests of 16 operations with requests of one, each one at a time.
 async fn compound(ioctx: &IoCtx) -> Result<(), Error> {
     let data = Bytes::from_static(&[0xa5; 256]);
     let of = |sub_ops: u64| {
@@ -127,7 +127,7 @@ async fn omap(ioctx: &IoCtx) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes a snapshot of a full image, and writes to each of its objects.
+/// Creates a snapshot of a full image, and writes to each of its objects.
 async fn snapshot(ioctx: &IoCtx) -> Result<(), Error> {
     let name = |n: usize| format!("image.{n:08}");
     let full = Bytes::from(vec![0x5a; OBJECT_BYTES]);
@@ -160,7 +160,7 @@ async fn snapshot(ioctx: &IoCtx) -> Result<(), Error> {
     Ok(())
 }
 
-/// One notification to very many watchers.
+/// Sends one notification to very many watchers.
 async fn watchers(ioctx: &IoCtx) -> Result<(), Error> {
     ioctx.create("watched", false).await?;
     let watch = |_| ioctx.watch("watched", Duration::from_secs(60));
@@ -172,7 +172,8 @@ async fn watchers(ioctx: &IoCtx) -> Result<(), Error> {
         .into_iter()
         .map(|mut watch| {
             tokio::spawn(async move {
-                // It is kept until all have heard: whoever leaves is told to the others' server.
+                // The watch is returned, not dropped: otherwise the server would process unregistrations
+                // while it still notifies other watchers.
                 if let WatchNews::Notified(notification) = watch.next().await? {
                     notification.answer(Bytes::new());
                 }

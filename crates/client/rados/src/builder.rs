@@ -1,4 +1,4 @@
-//! Connecting: from configuration to a client with a map.
+//! Connecting: from the configuration to a client with an OSD map.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -17,10 +17,10 @@ use crate::objecter::{Objecter, Settings};
 use crate::trace::{self, Trace};
 use crate::{Error, Rados};
 
-/// Says which cluster to connect to, and as whom.
+/// Selects the cluster and the name to authenticate as.
 ///
-/// Without further ado this is what Ceph's programs use: `CEPH_CONF`, `CEPH_ARGS`, `CEPH_KEYRING`, the usual
-/// places of ceph.conf and keyrings, the name `client.admin`.
+/// The defaults are those of Ceph's programs: `CEPH_CONF`, `CEPH_ARGS`, `CEPH_KEYRING`, the usual paths
+/// of ceph.conf and keyrings, and the name `client.admin`.
 #[derive(Clone, Default)]
 pub struct Builder {
     cluster: loligo_cluster::Builder,
@@ -28,25 +28,25 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// What this process's environment says.
+    /// Creates a builder from this process's environment.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes the command-line options that all of Ceph's programs share out of `args`: `-c`, `-n`,
-    /// `--keyring`, any option of the configuration.
+    /// Removes the command-line options that all Ceph programs share from `args` and applies them: `-c`,
+    /// `-n`, `--keyring` and any configuration option.
     pub fn args(self, args: &mut Vec<String>) -> Result<Self, ConfError> {
         Ok(Self { cluster: self.cluster.args(args)?, ..self })
     }
 
-    /// The same for a program with options of its own, which `own` is true for: they are left.
+    /// Like `args`, but leaves the options for which `own` returns `true`: the program's own options.
     pub fn args_beside(self, args: &mut Vec<String>, own: impl Fn(&str) -> bool) -> Result<Self, ConfError> {
         Ok(Self { cluster: self.cluster.args_beside(args, own)?, ..self })
     }
 
-    /// Takes the options that stock programs share out of the words of `CEPH_ARGS`, and gives the rest of the
-    /// words: a program reads them with those of its command line, as stock programs do. Words that `own` is
-    /// true for are its own options. Call it before [`args`](Self::args).
+    /// Applies the shared options found in `CEPH_ARGS` and returns the remaining words. A program parses
+    /// those together with its command line, as stock programs do. `own` returns `true` for the
+    /// program's own options. Call it before [`args`](Self::args).
     pub fn environment_args(self, own: impl Fn(&str) -> bool) -> Result<(Self, Vec<String>), ConfError> {
         let (cluster, words) = self.cluster.environment_args(own)?;
         Ok((Self { cluster, ..self }, words))
@@ -62,17 +62,17 @@ impl Builder {
         Self { cluster: self.cluster.name(name), ..self }
     }
 
-    /// Sets an option of the configuration, above all files.
+    /// Sets a configuration option. It overrides every file.
     pub fn set(self, option: &str, value: &str) -> Self {
         Self { cluster: self.cluster.set(option, value), ..self }
     }
 
-    /// Uses this configuration, with what is [`set`](Self::set), and reads nothing else.
+    /// Uses this configuration together with the options [`set`](Self::set) here, and reads nothing else.
     pub fn conf(self, conf: Conf) -> Self {
         Self { cluster: self.cluster.conf(conf), ..self }
     }
 
-    /// Connects to another address than the cluster's maps say: tests put something in between.
+    /// Connects to other addresses than those in the cluster's maps. For tests that put a proxy in between.
     #[doc(hidden)]
     pub fn reroute(
         self,
@@ -81,47 +81,47 @@ impl Builder {
         Self { cluster: self.cluster.reroute(reroute), ..self }
     }
 
-    /// Asks this DNS server where the monitors are, if the configuration does not say, instead of the
-    /// system's: tests have one of their own.
+    /// Queries this DNS server instead of the system's if the configuration does not name the monitors.
+    /// For tests.
     #[doc(hidden)]
     pub fn dns_server(self, server: SocketAddr) -> Self {
         Self { cluster: self.cluster.dns_server(server), ..self }
     }
 
-    /// Takes sockets and random numbers from here: tests simulate them.
+    /// Uses this source of sockets and random numbers. For tests that simulate them.
     #[doc(hidden)]
     pub fn network(self, network: Network) -> Self {
         Self { cluster: self.cluster.network(network), ..self }
     }
 
-    /// Says to peers that we are something else than a client: stock OSDs compress nothing for clients.
+    /// Presents this client to its peers as another entity type. Stock OSDs do not compress for clients.
     #[doc(hidden)]
     pub fn masquerade(self, kind: EntityType) -> Self {
         Self { cluster: self.cluster.masquerade(kind), ..self }
     }
 
-    /// Shows there what the client waits for, from the first attempt to connect on.
+    /// Registers the client's waits with `waits`, from the first attempt to connect on.
     pub fn waits(self, waits: &Waits) -> Self {
         Self { cluster: self.cluster.waits(waits), ..self }
     }
 
-    /// The configuration that would be used.
+    /// Returns the configuration that `connect` would use.
     pub fn load(&self) -> Result<Conf, ConfError> {
         self.cluster.load()
     }
 
-    /// Has the timeline of each operation written there.
+    /// Writes the timeline of each operation to `trace`.
     pub fn trace(self, trace: &Trace) -> Self {
         Self { trace: Some(trace.sender()), ..self }
     }
 
-    /// Connects: finds a monitor, in DNS if the configuration names none (`mon_dns_srv_name`), authenticates,
-    /// and waits for the first map. The client's tasks run on the runtime that this is called on.
+    /// Finds a monitor, through DNS if the configuration names none (`mon_dns_srv_name`), authenticates,
+    /// and waits for the first OSD map. The client's tasks run on the calling runtime.
     ///
     /// # Errors
-    /// What is wrong with the configuration; [`Error::NotInDns`] if nothing says where the monitors are;
-    /// [`Error::Auth`] if the monitors refuse us; [`Error::NoMonitor`] if none could be reached within
-    /// `client_mount_timeout`.
+    /// A configuration error; [`Error::NotInDns`] if neither the configuration nor DNS names the
+    /// monitors; [`Error::Auth`] if the monitors refuse the client; [`Error::NoMonitor`] if no monitor
+    /// was reached within `client_mount_timeout`.
     pub async fn connect(self) -> Result<Rados, Error> {
         let joining = self.cluster.prepare().await?;
         let cluster = joining.cluster();
@@ -137,7 +137,7 @@ impl Builder {
         let patience = core.cluster.patience();
         let map = core.objecter.wait_for_epoch(Epoch(1));
         tokio::time::timeout(patience, map).await.map_err(|_| Error::Timeout(patience))?;
-        // The monitors' settings count from here on: before the first session the client cannot know them.
+        // The settings from the monitors are known only after the first session has opened.
         let told = Limits::of(&core.cluster.conf())?;
         core.objecter.set_op_timeout(told.objecter.op_timeout);
         Ok(Rados::new(lifeline, told.mon_op))
@@ -145,7 +145,7 @@ impl Builder {
 }
 
 impl Rados {
-    /// Connects as Ceph's programs do, see [`Builder`].
+    /// Connects with the defaults of Ceph's programs, see [`Builder`].
     pub async fn connect() -> Result<Self, Error> {
         Builder::new().connect().await
     }
@@ -157,10 +157,10 @@ impl fmt::Debug for Builder {
     }
 }
 
-/// The times and bounds that are configured, with Ceph's defaults.
+/// The configured times and bounds, with Ceph's defaults.
 struct Limits {
     objecter: Settings,
-    /// How long to wait for monitors and managers; `None`: for ever.
+    /// Time limit for monitors and managers; `None` is no limit.
     mon_op: Option<Duration>,
 }
 

@@ -1,4 +1,4 @@
-//! What all handles of one client share.
+//! State shared by all handles of one client.
 
 use std::sync::Arc;
 
@@ -13,14 +13,14 @@ pub(crate) struct Core {
     pub(crate) objecter: Arc<Objecter>,
 }
 
-/// What ends with the last handle: the steward, the sessions and what is in flight.
+/// State that ends with the last handle: the steward, the sessions and the operations in flight.
 pub(crate) struct Lifeline {
     pub(crate) core: Arc<Core>,
     pub(crate) steward: AbortHandle,
 }
 
 impl Lifeline {
-    /// Ends everything that goes to OSDs, at once.
+    /// Ends the OSD sessions and the operations in flight immediately.
     pub(crate) fn close(&self) {
         self.steward.abort();
         self.core.objecter.close();

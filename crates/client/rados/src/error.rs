@@ -1,19 +1,19 @@
-//! Why an operation on objects failed, and which errno it is.
+//! Errors of operations on objects and their errno values.
 
 use loligo_wire::DecodeError;
 
 pub use loligo_cluster::{Errno, Error};
 
-/// Why an operation on objects failed; small, because one lies in every operation.
+/// Why an operation on objects failed. It is small because every operation contains one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpError {
-    /// The cluster's answer, or what it would answer.
+    /// The cluster's errno, or one the client determined itself.
     Os(Errno),
-    /// The answer cannot be read.
+    /// The reply could not be decoded.
     Decode(DecodeError),
-    /// An OSD requires features that this client does not have: the bits.
+    /// An OSD requires features that this client does not have. Holds the missing feature bits.
     MissingFeatures(u64),
-    /// It was sent under a number that the client no longer has.
+    /// The operation was sent under a global id that the client no longer has.
     NewIdentity,
     /// The client was shut down.
     Shutdown,

@@ -10,24 +10,23 @@
 //! # }
 //! ```
 //!
-//! - [`Builder`] connects; [`Rados`] is the connected client: pools, statistics, commands to monitors,
+//! - [`Builder`] connects. [`Rados`] is the connected client: pools, statistics, commands to monitors,
 //!   managers and OSDs, and registration as a daemon of a service.
-//! - [`IoCtx`] is a pool with a namespace: operations on objects, their attributes and maps, snapshots,
-//!   watches, advisory locks, methods of object classes, and listing. [`WriteOp`] and [`ReadOp`] do several
-//!   things to an object at once, under conditions.
-//! - [`blocking`] is the same without `async`.
-//! - [`Trace`] writes when each operation was new, queued, acked and done ([`Builder::trace`]).
+//! - [`IoCtx`] is a pool with a namespace: operations on objects, their attributes and omaps, snapshots,
+//!   watches, advisory locks, object class methods, and listing. [`WriteOp`] and [`ReadOp`] combine
+//!   several operations on one object, with conditions.
+//! - [`blocking`] is the same interface without `async`.
+//! - [`Trace`] records when each operation was created, queued, acked and done ([`Builder::trace`]).
 //!
-//! Below, [`Cluster`] keeps sessions with a monitor and, if one is wanted, with the active manager; `objecter`
-//! carries operations to the OSDs. An operation that is lost on the way (a lost connection, a map
-//! that moves the object) is sent again under the same number until it is answered; the OSD knows it again,
-//! so that an append happens once.
+//! Underneath, [`Cluster`] keeps sessions with a monitor and, on demand, with the active manager. `objecter`
+//! sends the operations to the OSDs. It resends an unanswered operation under the same tid when its
+//! connection is lost or a map moves the object. The OSD recognises the tid, so an append is executed once.
 //!
-//! All of it is also run in simulated time against a modelled cluster, many thousand times, each with another
-//! seed (`tests/simulated`).
+//! The tests also run the whole client in simulated time against a model of a cluster, many thousand
+//! times with different seeds (`tests/simulated`).
 //!
-//! What this crate refuses to do: it does not cache, does not stripe (an object is at most what an OSD takes
-//! in one request's worth of writes), and has no threads of its own but those of the runtime it is given.
+//! The crate does not cache and does not stripe: an object is at most as large as an OSD allows. It has
+//! no threads except those of the runtime it is given.
 #![forbid(unsafe_code)]
 
 pub mod blocking;

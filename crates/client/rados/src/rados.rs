@@ -1,4 +1,4 @@
-//! A connected client: pools, statistics, commands, services.
+//! The connected client: pools, statistics, commands, services.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,8 +22,8 @@ use crate::core::{Core, Lifeline};
 use crate::error::Errno;
 use crate::objecter::{Addressee, InFlight, Request, Resent};
 
-/// A client of a cluster. Clones share everything; with the last one, and the last [`IoCtx`], the client
-/// ends.
+/// A client of a cluster. Clones share all state. The client ends when the last clone and the last
+/// [`IoCtx`] are dropped.
 #[derive(Clone)]
 pub struct Rados {
     lifeline: Arc<Lifeline>,
@@ -35,9 +35,9 @@ impl Rados {
         Self { lifeline: Arc::new(lifeline), mon_timeout }
     }
 
-    /// Ends the client: what is in flight ends with [`Error::Shutdown`], and all connections are closed.
-    /// Waits until they are; as a daemon of a service it says good-bye first, and waits up to a second for
-    /// the manager to hear it.
+    /// Ends the client: operations in flight fail with [`Error::Shutdown`], and all connections are
+    /// closed. Returns when they are. If the client is a daemon of a service, it first unregisters from
+    /// the manager, and waits up to a second for the acknowledgement.
     pub async fn shutdown(&self) {
         let cluster = self.cluster();
         cluster.unregister_service().await;
@@ -50,50 +50,52 @@ impl Rados {
         &self.lifeline.core
     }
 
-    /// What clients of other daemons need of this client: sessions with monitors and managers, maps, tickets,
-    /// connections. They [register](Cluster::register) with it.
+    /// Returns the state that clients of other daemons need: sessions with monitors and managers, maps,
+    /// tickets, connections. They [register](Cluster::register) with it.
     pub fn cluster(&self) -> &Cluster {
         &self.core().cluster
     }
 
-    /// The cluster's id.
+    /// Returns the cluster's id.
     pub fn fsid(&self) -> Uuid {
         let map_s = self.core().objecter.view().map().fsid;
         self.core().cluster.fsid().unwrap_or(map_s)
     }
 
-    /// What the monitors' configuration database has for this client (`ceph config set client …`), by option.
+    /// Returns this client's settings in the monitors' configuration database
+    /// (`ceph config set client …`), by option.
     pub fn monitors_settings(&self) -> BTreeMap<String, String> {
         self.core().cluster.monitors().config()
     }
 
-    /// What the same has from now on, each time that it changes (`MConfig`).
+    /// Returns a receiver for changes of these settings (`MConfig`).
     pub fn watch_monitors_settings(&self) -> MonitorsSettings {
         MonitorsSettings(self.core().cluster.monitors().watch_config())
     }
 
-    /// The number that the monitors have given this client.
+    /// Returns the global id that the monitors have assigned to this client.
     pub fn instance_id(&self) -> GlobalId {
         self.core().cluster.instance_id()
     }
 
-    /// The epoch of the map that operations are placed by now.
+    /// Returns the epoch of the map that currently places operations.
     pub fn map_epoch(&self) -> Epoch {
         self.core().objecter.view().epoch()
     }
 
-    /// Operations in flight, and their bytes.
+    /// Returns the number of operations in flight and their bytes.
     pub fn in_flight(&self) -> (u64, u64) {
         self.core().objecter.in_flight()
     }
 
-    /// The operations in flight and those that wait for a place, and what each waits for: for when one does
-    /// not end. Costs some microseconds for each; while it looks at those of one OSD, none goes to that OSD.
+    /// Returns the operations in flight and those waiting for a place in flight, each with the reason it
+    /// waits. For diagnosis of operations that do not end. Costs a few microseconds for each operation;
+    /// while it reads one OSD's operations, none can be sent to that OSD.
     pub fn requests(&self) -> Vec<Request> {
         self.core().objecter.requests()
     }
 
-    /// A look at the [operations in flight](Rados::requests) that may outlive the client.
+    /// Returns a handle to the [operations in flight](Rados::requests). It may outlive the client.
     ///
     /// ```no_run
     /// # async fn example() -> Result<(), loligo_rados::Error> {
@@ -111,27 +113,26 @@ impl Rados {
         InFlight::new(Arc::downgrade(&self.core().objecter))
     }
 
-    /// Shows that something waits for `reason`, until the guard is dropped: for waits of libraries over this
-    /// one.
+    /// Reports an operation waiting for `reason` until the guard is dropped. For libraries built on this one.
     pub fn waits_for(&self, reason: Reason) -> WaitGuard {
         self.core().cluster.waits().enter(Waiter::Operation, reason)
     }
 
-    /// What the last change of the map that moved operations had sent again, and how long that took; zeros
-    /// before the first one.
+    /// Returns how many operations the last map change that moved any has placed again, and how long
+    /// that took. Zeros before the first such change.
     pub fn resent(&self) -> Resent {
         self.core().objecter.resent()
     }
 
-    /// Whether the cluster keeps this client out (its blocklist), as far as this client knows: its map says
-    /// so, or an OSD has answered so. A client that is kept out stays so; a program that goes on
-    /// [connects](Rados::connect) anew, with another identity.
+    /// Returns `true` if the cluster's blocklist is known to contain this client: its map says so, or an
+    /// OSD has replied so. The state is permanent. A program that continues [connects](Rados::connect)
+    /// again, with another identity.
     pub fn is_blocklisted(&self) -> bool {
         self.core().objecter.is_blocklisted()
     }
 
-    /// Waits until the client [is kept out](Rados::is_blocklisted). The future does not keep the client
-    /// alive; if the client ends first, the future waits for ever.
+    /// Waits until the client [is blocklisted](Rados::is_blocklisted). The future does not keep the
+    /// client alive. If the client ends first, the future never completes.
     pub fn blocklisted(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut known = self.core().objecter.blocklisting();
         async move {
@@ -141,13 +142,13 @@ impl Rados {
         }
     }
 
-    /// The oldest release that clients must be of, as the newest known map says (12 is luminous, 13 mimic);
-    /// 0: not said.
+    /// Returns the oldest release that clients must have, from the newest known map (12 is luminous, 13
+    /// mimic); 0 if the map does not say.
     pub fn require_min_compat_client(&self) -> u8 {
         self.core().objecter.view().map().require_min_compat_client
     }
 
-    /// Waits until the map is as new as the monitors' is now.
+    /// Waits until the map is as new as the monitors' newest map at the time of the call.
     pub async fn wait_for_latest_osdmap(&self) -> Result<(), Error> {
         self.patiently(self.core().objecter.wait_for_newest()).await
     }
@@ -155,13 +156,13 @@ impl Rados {
 
 /// Pools.
 impl Rados {
-    /// The pools, in the order of their numbers.
+    /// Returns the pools in the order of their ids.
     pub fn pools(&self) -> Vec<(PoolId, String)> {
         let view = self.core().objecter.view();
         view.map().pool_names.iter().map(|(id, name)| (*id, name.to_string())).collect()
     }
 
-    /// The number of a pool. If it is not known, the monitors are asked whether it is new.
+    /// Returns the id of a pool. If the name is unknown, the client first waits for the monitors' newest map.
     pub async fn pool_id(&self, name: &str) -> Result<PoolId, Error> {
         let known = || self.core().objecter.view().map().pool_by_name(name.as_bytes());
         if let Some(id) = known() {
@@ -171,7 +172,7 @@ impl Rados {
         known().ok_or_else(|| Error::NoPool(name.to_owned()))
     }
 
-    /// Makes a pool, with the cluster's defaults, and waits until operations on it can be sent.
+    /// Creates a pool with the cluster's defaults, and waits until operations on it can be sent.
     pub async fn create_pool(&self, name: &str) -> Result<PoolId, Error> {
         if name.is_empty() {
             return Err(Errno::EINVAL.into());
@@ -180,13 +181,14 @@ impl Rados {
         self.pool_id(name).await
     }
 
-    /// Removes a pool and everything in it. The monitors must be set to allow that (`mon_allow_pool_delete`).
+    /// Removes a pool and its contents. The monitors must be configured to allow it
+    /// (`mon_allow_pool_delete`).
     pub async fn delete_pool(&self, name: &str) -> Result<(), Error> {
         let id = self.pool_id(name).await?;
         self.pool_op(id, PoolOpCode::Delete, "delete", SnapId(0)).await.map(drop)
     }
 
-    /// Asks the monitors for a change to a pool, and waits for the map that has it.
+    /// Requests a change to a pool from the monitors, and waits for the map that contains it.
     pub(crate) async fn pool_op(
         &self,
         pool: PoolId,
@@ -218,14 +220,14 @@ impl Rados {
 
 /// Statistics and commands.
 impl Rados {
-    /// The cluster's space.
+    /// Returns the cluster's space usage.
     pub async fn statfs(&self) -> Result<ClusterStatfs, Error> {
         let body = MStatfs { paxos: PaxosHeader::default(), fsid: self.fsid(), data_pool: None };
         let reply: MStatfsReply = self.ask(&body).await?;
         Ok(reply.statfs)
     }
 
-    /// Statistics of pools, by name; those that do not exist are missing.
+    /// Returns statistics of pools, by name. Pools that do not exist are missing from the result.
     pub async fn pool_stats(&self, pools: &[&str]) -> Result<Vec<(String, PoolStat)>, Error> {
         let pools = pools.iter().map(|name| Bytes::copy_from_slice(name.as_bytes())).collect();
         let body = MGetPoolStats { paxos: PaxosHeader::default(), fsid: self.fsid(), pools };
@@ -234,8 +236,8 @@ impl Rados {
         Ok(reply.pool_stats.into_iter().map(named).collect())
     }
 
-    /// Sends the monitors a command in JSON, such as `{"prefix": "status", "format": "json"}`, and returns
-    /// their output and their words.
+    /// Sends the monitors a command in JSON, such as `{"prefix": "status", "format": "json"}`. Returns
+    /// the output and the status text.
     pub async fn mon_command(&self, command: &str, input: Bytes) -> Result<(Bytes, String), Error> {
         let body = MMonCommand {
             paxos: PaxosHeader::default(),
@@ -247,11 +249,12 @@ impl Rados {
         answered(reply.result, String::from_utf8_lossy(&reply.status).into_owned(), reply.output)
     }
 
-    /// Sends an OSD a command in JSON, such as `{"prefix": "version"}`, and returns its output and its words.
-    /// It is sent again if the connection is lost.
+    /// Sends an OSD a command in JSON, such as `{"prefix": "version"}`. Returns the output and the
+    /// status text. The command is resent if the connection is lost.
     ///
     /// # Errors
-    /// ENOENT if there is no such OSD, ENXIO if it is down; [`Error::Timeout`] after `rados_osd_op_timeout`.
+    /// ENOENT if the OSD does not exist, ENXIO if it is down; [`Error::Timeout`] after
+    /// `rados_osd_op_timeout`.
     pub async fn osd_command(
         &self,
         osd: OsdId,
@@ -261,28 +264,28 @@ impl Rados {
         self.tell(Addressee::Osd(osd), command, input).await
     }
 
-    /// Sends the primary of a placement group a command in JSON, which names the group as well:
+    /// Sends the primary of a placement group a command in JSON, which also names the group:
     /// `{"prefix": "query", "pgid": "1.0"}`.
     ///
     /// # Errors
-    /// As [`osd_command`](Self::osd_command); ENOENT also if there is no such placement group.
+    /// As [`osd_command`](Self::osd_command); ENOENT also if the placement group does not exist.
     pub async fn pg_command(&self, pg: PgId, command: &str, input: Bytes) -> Result<(Bytes, String), Error> {
         self.tell(Addressee::Pg(pg), command, input).await
     }
 
-    /// Has the active manager execute a command in JSON, such as `{"prefix": "pg dump", "format": "json"}`,
-    /// and returns its output and its words. While there is no active manager it waits for one; it is sent
-    /// again if the connection is lost.
+    /// Sends the active manager a command in JSON for the cluster, such as
+    /// `{"prefix": "pg dump", "format": "json"}`. Returns the output and the status text. Waits for an
+    /// active manager if there is none, and resends the command if the connection is lost.
     ///
     /// # Errors
-    /// EACCES if the key allows nothing at managers; [`Error::Timeout`] after `rados_mon_op_timeout`, without
-    /// which it may wait for ever.
+    /// EACCES if the key allows no access to managers; [`Error::Timeout`] after `rados_mon_op_timeout`.
+    /// Without that option the call may wait indefinitely.
     pub async fn mgr_command(&self, command: &str, input: Bytes) -> Result<(Bytes, String), Error> {
         self.ask_mgr(ToMgr::Cluster, command, input).await
     }
 
-    /// Sends the active manager itself a command in JSON, of those that `ceph tell mgr` has: `{"prefix":
-    /// "version"}`. With a name it waits until the manager of that name is the active one.
+    /// Sends the active manager itself a command in JSON, one of the `ceph tell mgr` commands:
+    /// `{"prefix": "version"}`. With a name, the call waits until that manager is the active one.
     ///
     /// # Errors
     /// As [`mgr_command`](Self::mgr_command).
@@ -296,8 +299,7 @@ impl Rados {
     }
 
     async fn ask_mgr(&self, to: ToMgr, command: &str, input: Bytes) -> Result<(Bytes, String), Error> {
-        // The cluster's id is what tells a command for the manager itself from one of release 14 for the
-        // cluster.
+        // The fsid distinguishes a command to the manager itself from a release 14 command to the cluster.
         let fsid = if to == ToMgr::Cluster { Uuid::default() } else { self.fsid() };
         let command = MCommand { fsid, cmd: vec![command.to_owned()], input };
         let reply = self.patiently(self.core().cluster.managers().command(to, command)).await?;
@@ -310,24 +312,24 @@ impl Rados {
         answered(reply.result, reply.status, reply.output)
     }
 
-    /// Keeps a client out of the cluster: its operations fail from then on. `client` is an address as in
-    /// `ceph osd blocklist ls`; without a duration it is kept out for as long as the monitors think right (an
-    /// hour, `mon_osd_blocklist_default_expire`). This client knows it when this returns; each OSD, before it
-    /// answers an operation that was placed by the new map.
+    /// Adds a client to the blocklist: its operations fail from then on. `client` is an address as
+    /// printed by `ceph osd blocklist ls`. Without a duration the monitors' default applies (an hour,
+    /// `mon_osd_blocklist_default_expire`). When this returns, this client has the new map. Each OSD has
+    /// it before it replies to an operation that was placed by it.
     ///
     /// # Errors
-    /// EINVAL if `client` is no address.
+    /// EINVAL if `client` is not an address.
     pub async fn block(&self, client: &str, lasting: Option<Duration>) -> Result<(), Error> {
         self.change_blocklist("add", client, lasting).await
     }
 
-    /// Lets a client in again; it is no error if it was not kept out.
+    /// Removes a client from the blocklist. Succeeds if the client is not on it.
     pub async fn unblock(&self, client: &str) -> Result<(), Error> {
         self.change_blocklist("rm", client, None).await
     }
 
     async fn change_blocklist(&self, op: &str, client: &str, lasting: Option<Duration>) -> Result<(), Error> {
-        // Before 16.2 it had another name.
+        // Releases before 16.2 have the command under another name.
         let command = |prefix: &str, op_name: &str| {
             let mut command = serde_json::json!({"prefix": prefix, op_name: op, "addr": client});
             if let Some(lasting) = lasting {
@@ -346,14 +348,15 @@ impl Rados {
         self.wait_for_latest_osdmap().await
     }
 
-    /// Makes this client a daemon of a service, as the object gateway is one of `rgw`: `ceph service dump`
-    /// shows it with this metadata, and what [`update_service_status`](Self::update_service_status) says,
-    /// from the moment at which the active manager has heard of it, until [`shutdown`](Self::shutdown) or a
-    /// minute after the client was dropped (`mgr_service_beacon_grace`). Returns at once.
+    /// Registers this client as a daemon of a service, as the object gateway is one of `rgw`.
+    /// `ceph service dump` shows it with this metadata and the status set by
+    /// [`update_service_status`](Self::update_service_status). The entry exists from when the active
+    /// manager has received the registration until [`shutdown`](Self::shutdown), or until a minute after
+    /// the client was dropped (`mgr_service_beacon_grace`). Does not block.
     ///
     /// # Errors
-    /// EEXIST if this client is a daemon already; EINVAL if a name is empty or `service` is one of Ceph's own
-    /// (`osd`, `mon`, …).
+    /// EEXIST if this client is already a daemon; EINVAL if a name is empty or `service` is one of
+    /// Ceph's own (`osd`, `mon`, …).
     pub fn register_service(
         &self,
         service: &str,
@@ -363,8 +366,8 @@ impl Rados {
         self.core().cluster.register_service(service, daemon, metadata)
     }
 
-    /// Replaces the status of the service's daemon that this client is. It is told with the next report, of
-    /// which managers want one every five seconds (`mgr_stats_period`), and to each new manager.
+    /// Replaces the status of this client's service daemon. The next report carries it (managers request
+    /// one every five seconds, `mgr_stats_period`), and so does the first report to each new manager.
     ///
     /// # Errors
     /// ENOENT if this client is not a daemon.
@@ -377,7 +380,7 @@ impl Rados {
         answer.open().map_err(|source| Error::Decode { what: A::NAME, source })
     }
 
-    /// Waits for the monitors as long as `rados_mon_op_timeout` says.
+    /// Waits for a reply from the monitors or the manager, at most `rados_mon_op_timeout`.
     async fn patiently<T>(&self, answer: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
         match self.mon_timeout {
             None => answer.await,
@@ -386,20 +389,19 @@ impl Rados {
     }
 }
 
-/// What the monitors' configuration database has for a client, as it changes.
+/// Changes of a client's settings in the monitors' configuration database.
 #[derive(Debug)]
 pub struct MonitorsSettings(watch::Receiver<BTreeMap<String, String>>);
 
 impl MonitorsSettings {
-    /// Waits for a change, and returns all there is then, by option; `None` when the client has ended. May be
-    /// dropped at any time.
+    /// Waits for a change and returns all settings, by option; `None` if the client has ended. Cancel safe.
     pub async fn changed(&mut self) -> Option<BTreeMap<String, String>> {
         self.0.changed().await.ok()?;
         Some(self.0.borrow_and_update().clone())
     }
 }
 
-/// What a command has come to.
+/// Converts a command's reply to a result.
 fn answered(result: i32, status: String, output: Bytes) -> Result<(Bytes, String), Error> {
     match Errno::from_result(result) {
         None => Ok((output, status)),

@@ -1,21 +1,22 @@
-//! The blocking API lacks nothing. Goal: whoever adds an asynchronous method adds its blocking twin. Method: the
-//! crate's own sources are read; each `pub async fn` of a type must have a method of its name in the type of the
-//! same name under `blocking`.
+//! The blocking API is complete.
+//!
+//! Goal: every asynchronous method has a blocking twin. Method: the test reads the crate's sources; each
+//! `pub async fn` of a type must have a method of its name in the type of the same name under `blocking`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 
-/// Types whose blocking form is an iterator of the standard library's kind.
+/// Types whose blocking form is a standard iterator.
 const ITERATORS: [&str; 1] = ["ObjectList"];
 
-/// Twins of another name.
+/// Twins with another name.
 const TWINS: [(&str, &str); 1] = [("Builder::connect", "Rados::connect")];
 
 /// Method names by type.
 type Methods = BTreeMap<String, BTreeSet<String>>;
 
-/// The type that a line begins to implement: `impl<'a> Watch<'a> {` is of `Watch`.
+/// Returns the type of an `impl` line: `impl<'a> Watch<'a> {` gives `Watch`.
 fn implemented(line: &str) -> Option<String> {
     let rest = line.strip_prefix("impl")?;
     let rest = match rest.strip_prefix('<') {
@@ -57,7 +58,7 @@ fn gather_all(folder: &Path, introduced_by: &str, except: Option<&str>, methods:
     }
 }
 
-/// What has no twin, as `Type::method`.
+/// Returns the methods without a twin, as `Type::method`.
 fn without_twin(asynchronous: &Methods, blocking: &Methods) -> Vec<String> {
     let mut missing = Vec::new();
     for (of, names) in asynchronous.iter().filter(|(of, _)| !ITERATORS.contains(&of.as_str())) {

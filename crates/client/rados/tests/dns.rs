@@ -1,5 +1,7 @@
-//! Monitors that only DNS knows. Goal: they are found as SRV records say, in their order, and what DNS does
-//! not say is a clear error. Method: a small DNS server on loopback, and the fake cluster.
+//! Monitors that only DNS names.
+//!
+//! Goal: the client finds them in the order that the SRV records give, and missing records are a clear
+//! error. Method: a small DNS server on loopback, and the fake cluster.
 
 mod fake;
 
@@ -16,10 +18,10 @@ use fake::Fake;
 const A: u16 = 1;
 const SRV: u16 = 33;
 
-/// A record: its owner, its type, its data.
+/// A record: owner, type, data.
 type Record = (&'static str, u16, Vec<u8>);
 
-/// A name as DNS writes it.
+/// Encodes a name as DNS does.
 fn name(text: &str) -> Vec<u8> {
     let mut out = Vec::new();
     for label in text.split('.').filter(|label| !label.is_empty()) {
@@ -39,7 +41,7 @@ fn a(owner: &'static str) -> Record {
     (owner, A, vec![127, 0, 0, 1])
 }
 
-/// The answer to a query: the question again, and the records that fit it.
+/// Builds the reply to a query: the question again, and the matching records.
 fn answer(query: &[u8], records: &[Record]) -> Option<Vec<u8>> {
     let mut end = 12;
     while *query.get(end)? != 0 {
@@ -63,7 +65,7 @@ fn answer(query: &[u8], records: &[Record]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// A DNS server that knows these records; and the names that it was asked for.
+/// Starts a DNS server with these records; also returns the names it was queried for.
 async fn dns(records: Vec<Record>) -> (SocketAddr, Arc<Mutex<Vec<Vec<u8>>>>) {
     let socket = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
     let addr = socket.local_addr().expect("it is bound");
@@ -112,8 +114,8 @@ async fn the_service_and_its_domain_are_configured() {
     assert_eq!(error.errno(), Errno::ENOENT);
 }
 
-/// Of the first priority nobody answers, and one of its names is unknown; the old messenger's port is not
-/// tried at all.
+/// No monitor of the first priority replies, and one of its names is unknown. The old messenger's port
+/// is not tried.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_priority_is_tried_when_the_first_is_dead() {
     let fake = Fake::start(1, 1).await;
@@ -142,7 +144,7 @@ async fn what_is_configured_needs_no_dns() {
     let more = format!("mon host = v2:{}\n", fake.mon_addr());
     builder(server, &more).connect().await.expect("connects");
     assert!(asked.lock().expect("no panic").is_empty());
-    // Only the old messenger: an error as before, for which DNS is not asked either.
+    // Only the old messenger: an error as before, and DNS is not queried.
     let error = builder(server, "mon host = v1:127.0.0.1:1\n").connect().await.expect_err("nobody there");
     assert!(matches!(error, Error::Conf(_)), "{error}");
     assert!(asked.lock().expect("no panic").is_empty());

@@ -1,6 +1,7 @@
-//! The client and managers that come, go and keep still. Goal: a command is answered by whichever manager is
-//! active, and a daemon of a service is known to each. Method: a fake monitor and fake managers
-//! (`fake/mgr.rs`) over loopback.
+//! The client with managers that fail over or stop replying.
+//!
+//! Goal: the active manager, whichever it is, replies to a command, and each one learns of a service's
+//! daemon. Method: a fake monitor and fake managers (`fake/mgr.rs`) over loopback.
 
 mod fake;
 
@@ -14,7 +15,7 @@ use loligo_wire::message::mgr::{MMgrClose, MMgrReport};
 use fake::mgr::{Heard, Mgr};
 use fake::{Fake, until};
 
-/// A client that loses no time between two attempts to connect.
+/// Returns a client configuration with a short interval between two attempts to connect.
 fn eager(fake: &Fake) -> Builder {
     let text = format!(
         "[global]\nmon host = v2:{}\nauth client required = none\nmgr connect retry interval = 0.01\n\
@@ -46,7 +47,7 @@ async fn commands_go_to_whoever_is_active() {
     assert_eq!(early.await.expect("asked"), "x");
     assert_eq!(ask(&rados, "second").await, "x");
     fake.set_active_mgr(Some(&y));
-    // The news may come after a question.
+    // The map may arrive after a command was sent.
     let moved = async { while ask(&rados, "third").await != "y" {} };
     tokio::time::timeout(Duration::from_secs(30), moved).await.expect("y is asked");
     assert_eq!(ask(&rados, "fourth").await, "y");
@@ -86,7 +87,7 @@ async fn a_manager_is_told_what_is_for_it_alone() {
         let rados = rados.clone();
         async move { rados.tell_mgr(Some("y"), "only you", Bytes::new()).await }
     });
-    // In order: the one for y would have been sent before.
+    // Commands are ordered: the one for y would have been sent earlier.
     assert_eq!(ask(&rados, "all").await, "x");
     fake.set_active_mgr(Some(&y));
     assert_eq!(for_y.await.expect("asked").expect("answered").0, "y");

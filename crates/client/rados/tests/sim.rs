@@ -1,6 +1,7 @@
-//! The client against a cluster that misbehaves as told. Goal: whatever happens, an operation is executed
-//! once, answered once, and in the order in which it was submitted. Method: a fake monitor and fake OSDs
-//! (`fake/mod.rs`) over loopback.
+//! The client against a scripted misbehaving cluster.
+//!
+//! Goal: in every case an operation is executed once, answered once, and in the order of submission.
+//! Method: a fake monitor and fake OSDs (`fake/mod.rs`) over loopback.
 
 mod fake;
 
@@ -38,7 +39,7 @@ async fn objects_are_written_and_read() {
     assert_eq!(pool.rados().in_flight(), (0, 0));
 }
 
-/// The wire counts operations in 16 bits.
+/// The protocol counts operations in 16 bits.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_of_more_operations_than_the_wire_counts_is_refused() {
     let fake = Fake::start(1, 8).await;
@@ -218,10 +219,10 @@ async fn what_takes_too_long_is_given_up_and_leaves_nothing_behind() {
     fake.set_rule(|_, _| Verdict::Drop);
     assert!(matches!(pool.write_full("o", bytes("x")).await, Err(Error::Timeout(_))));
     assert_eq!(rados.in_flight(), (0, 0));
-    // The fake monitor does not know commands.
+    // The fake monitor does not implement commands.
     let answer = rados.mon_command(r#"{"prefix": "status"}"#, bytes("")).await;
     assert!(matches!(answer, Err(Error::Timeout(_))));
-    // What was given up is not sent again.
+    // A request that timed out is not resent.
     let asked = fake.seen().len();
     fake.set_rule(|_, _| Verdict::Execute);
     fake.reset_osd_connections();
@@ -289,8 +290,8 @@ async fn no_monitor_is_an_error_in_time() {
     assert_eq!(error.errno(), Errno::ETIMEDOUT);
 }
 
-/// The 52nd bit is no feature that anybody knows; CRUSH_MSR is required where a CRUSH rule of release 19 is
-/// used, and clients have it.
+/// Bit 52 is not a known feature. CRUSH_MSR is required where a CRUSH rule of release 19 is used, and
+/// clients have it.
 #[tokio::test(flavor = "multi_thread")]
 async fn features_that_a_peer_misses_are_an_error_that_names_them() {
     use loligo_wire::features::CRUSH_MSR;
@@ -306,8 +307,8 @@ async fn features_that_a_peer_misses_are_an_error_that_names_them() {
     assert_eq!(error.errno(), Errno::EOPNOTSUPP);
 }
 
-/// Maps change, OSDs go and come, connections break; writers keep several appends in flight on each of some
-/// objects.
+/// Maps change, OSDs go down and come up, connections break. Writers keep several appends in flight on
+/// each of several objects.
 #[tokio::test(flavor = "multi_thread")]
 async fn appends_happen_once_and_in_order_in_an_upheaval() {
     const OBJECTS: usize = 16;
@@ -344,15 +345,15 @@ async fn appends_happen_once_and_in_order_in_an_upheaval() {
     assert_eq!(pool.rados().in_flight(), (0, 0));
 }
 
-/// An OSD that goes down has forgotten what it was sent, also if it is up again, as it was, in the map that
-/// follows.
+/// An OSD that goes down has dropped the operations sent to it, even if the next map has it up again at
+/// the same address.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_osd_forgot_while_it_was_down_for_a_moment_is_sent_again() {
     for skip in [false, true] {
         let fake = Fake::start(1, 16).await;
         let pool = pool_of(&fake).await;
         pool.append("o", bytes("a")).await.expect("appended");
-        // What is sent now gets lost in the OSD's fall; its connection stays.
+        // Operations sent now are lost in the OSD's fall; the connection stays open.
         fake.set_rule(|seen, _| if seen.attempt == 0 { Verdict::Drop } else { Verdict::Execute });
         let append = tokio::spawn({
             let pool = pool.clone();
@@ -366,7 +367,8 @@ async fn what_an_osd_forgot_while_it_was_down_for_a_moment_is_sent_again() {
     }
 }
 
-/// Nothing happens but that maps come, as fast as they can, while each writer has several appends on its way.
+/// Maps arrive as fast as possible, and nothing else happens, while each writer has several appends in
+/// flight.
 #[tokio::test(flavor = "multi_thread")]
 async fn appends_keep_their_order_while_maps_come_fast() {
     const OBJECTS: usize = 8;
@@ -417,7 +419,7 @@ async fn upheaval(fake: Arc<Fake>, mut random: Random, over: Arc<AtomicBool>) {
                 if fake.is_up(osd) {
                     fake.osd_down(osd);
                 } else {
-                    // Now and then it takes no data any more, or does again: objects move.
+                    // Now and then the OSD's weight becomes zero or is restored: objects move.
                     let weight = if random.next().is_multiple_of(2) { 0 } else { OsdMap::WEIGHT_IN };
                     fake.change(|_, inc| inc.osd_weight(OsdId(osd), weight));
                     fake.osd_up(osd);

@@ -1,5 +1,7 @@
-//! This client against a stock cluster, side by side with the stock `rados` program. LOLIGO_STOCK_CONF names
-//! the cluster's ceph.conf; its pool `p` is used. Goal: the same bytes, the same names, the same errors.
+//! This client against a stock cluster, side by side with the stock `rados` program. LOLIGO_STOCK_CONF
+//! names the cluster's ceph.conf; its pool `p` is used.
+//!
+//! Goal: the same bytes, the same names, the same errors.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -28,7 +30,7 @@ async fn pool() -> IoCtx {
     rados.ioctx("p").await.expect("the pool")
 }
 
-/// Runs the stock `rados`; its output, or its exit status.
+/// Runs the stock `rados`; returns its output or its exit status.
 fn stock(args: &[&str], input: &[u8]) -> Result<Vec<u8>, i32> {
     let mut child = Command::new("rados")
         .env("CEPH_CONF", conf())
@@ -48,7 +50,7 @@ fn stock(args: &[&str], input: &[u8]) -> Result<Vec<u8>, i32> {
     if output.status.success() { Ok(output.stdout) } else { Err(output.status.code().unwrap_or(-1)) }
 }
 
-/// What python3-rados reports for connecting, and then writing, as `name` with a keyring.
+/// Returns the errno that python3-rados reports for connecting and then writing, as `name` with a keyring.
 fn stock_errno(name: &str, keyring: &str) -> i32 {
     let script = format!(
         "import rados\n\
@@ -100,7 +102,7 @@ async fn odd_names_are_the_same_objects() {
     for name in ["with spaces in it", "grüße-\u{1f991}", &"x".repeat(200), &"x".repeat(1000)] {
         let theirs = stock(&["-p", "p", "put", name, "-"], b"theirs");
         let ours = pool.write_full(name, Bytes::from_static(b"ours")).await;
-        // Whether a name is too long depends on how the cluster was configured.
+        // Whether a name is too long depends on the cluster's configuration.
         assert_eq!(ours.is_ok(), theirs.is_ok(), "{name}");
         if ours.is_ok() {
             assert_eq!(stock(&["-p", "p", "get", name, "-"], b"").as_deref(), Ok(&b"ours"[..]), "{name}");
@@ -272,7 +274,7 @@ async fn modes_of_connections_all_work() {
     }
 }
 
-/// Every connection to the OSD is reset after some bytes, in the middle of whatever was under way.
+/// Every connection to the OSD is reset after some bytes, whatever is in progress.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 async fn appends_happen_once_over_connections_that_break() {
@@ -307,7 +309,7 @@ async fn appends_happen_once_over_connections_that_break() {
     assert!(proxy.faults() > 0, "nothing broke");
 }
 
-/// Where the one OSD listens.
+/// Returns the address of the only OSD.
 async fn osd_addr(rados: &Rados) -> SocketAddr {
     let (out, _) = rados.mon_command(r#"{"prefix": "osd dump"}"#, Bytes::new()).await.expect("osd dump");
     let text = String::from_utf8_lossy(&out).into_owned();

@@ -1,5 +1,6 @@
-//! The rest of this client's calls against a stock cluster: maps, conditions, snapshots, classes, locks.
-//! LOLIGO_STOCK_CONF names the cluster's ceph.conf; its pool `p` is used, and pools are made for snapshots.
+//! The remaining calls of this client against a stock cluster: omaps, conditions, snapshots, classes,
+//! locks. LOLIGO_STOCK_CONF names the cluster's ceph.conf. Its pool `p` is used, and pools are created
+//! for snapshots.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -204,7 +205,7 @@ async fn methods_are_called_and_locks_held() {
     let options = LockOptions { cookie: "held".into(), ..LockOptions::default() };
     let hold = || pool.hold_lock(o, "g", LockMode::Exclusive, second, &options);
     let guard = hold().await.expect("free");
-    // Longer than it is held for without being renewed.
+    // Longer than the lock lasts without a renewal.
     let lost = tokio::time::timeout(second * 3, guard.lost()).await;
     assert!(lost.is_err() && guard.is_held(), "{lost:?}");
     assert_eq!(errno(other.lock(o, "g", LockMode::Exclusive, &options).await), busy);
@@ -246,7 +247,7 @@ async fn watchers_hear_and_answer() {
         let WatchNews::Notified(heard) = watch.next().await.expect("heard") else { panic!("nothing missed") };
         assert_eq!((&heard.payload[..], heard.notifier), (&b"news"[..], other.rados().instance_id()));
         heard.answer(bytes("yes"));
-        // This one is kept, and not answered in time.
+        // This notification is kept, and not answered in time.
         mute.next().await.expect("heard")
     };
     let (notified, unanswered) = tokio::join!(notify, answer);

@@ -1,5 +1,5 @@
-//! Managers of a stock cluster: what they execute, and that they know a client as a daemon of a service.
-//! LOLIGO_STOCK_CONF names the cluster's ceph.conf.
+//! Managers of a stock cluster: the commands they execute, and a client registered as a daemon of a
+//! service. LOLIGO_STOCK_CONF names the cluster's ceph.conf.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -48,7 +48,7 @@ async fn managers_execute_commands() {
     assert!(!status.is_empty());
 }
 
-/// A key that allows nothing at managers is refused by them in words.
+/// Managers refuse a key without capabilities for them, and give a reason.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 async fn managers_refuse_whom_they_do_not_know() {
@@ -63,7 +63,7 @@ async fn managers_refuse_whom_they_do_not_know() {
     assert_eq!(refused.errno(), Errno::EACCES, "{refused}");
 }
 
-/// Waits until what `ceph service dump` says of a daemon is as wanted.
+/// Waits until the entry of a daemon in `ceph service dump` is as wanted.
 async fn until_dumped(rados: &Rados, service: &str, daemon: &str, wanted: impl Fn(&Value) -> bool) {
     let mut dump = Value::Null;
     for _ in 0..120 {
@@ -112,7 +112,7 @@ async fn a_client_is_a_daemon_of_a_service() {
     }
     assert_eq!(told["loligo"][&name]["status"]["mood"], "good", "{told}");
 
-    // The next manager has to be told anew. It is the same program, started again by itself.
+    // The client has to register with the next manager. It is the same program, which has restarted itself.
     observer.mon_command(r#"{"prefix": "mgr fail", "who": "x"}"#, Bytes::new()).await.expect("failed");
     let (said, _) = observer.mgr_command(r#"{"prefix": "pg stat"}"#, Bytes::new()).await.expect("answered");
     assert!(!said.is_empty());

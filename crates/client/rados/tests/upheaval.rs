@@ -1,8 +1,9 @@
-//! A stock cluster is turned upside down under a running client. Goal: the client resumes by itself, every
-//! append happens exactly once, and appends to one object happen in the order in which they were submitted.
-//! Method: writers keep several appends in flight on each of some objects while OSDs are marked down,
-//! restarted, paused and moved, placement groups split and the monitor restarts; in the end each object must
-//! hold exactly what was appended, in order.
+//! A stock cluster in upheaval under a running client.
+//!
+//! Goal: the client recovers by itself, every append is executed exactly once, and appends to one object
+//! are executed in the order of submission. Method: writers keep several appends in flight on each of
+//! several objects while OSDs are marked down, restarted, paused and moved, placement groups split and
+//! the monitor restarts. At the end each object must contain exactly the appended data, in order.
 //!
 //! LOLIGO_STOCK_DIR names the cluster's directory. Its daemons are restarted.
 
@@ -32,7 +33,7 @@ async fn appends_happen_once_and_in_order_whatever_happens_to_the_cluster() {
     admin.create_pool(&pool_name).await.expect("created");
     let rados = Builder::new().conf_file(&conf).connect().await.expect("connects");
     let pool = rados.ioctx(&pool_name).await.expect("opened");
-    // So that a restart loses nothing that was acknowledged, where objects are kept in memory.
+    // Keeps acknowledged writes across a restart if objects are stored in memory.
     say(&admin, r#""prefix": "config set", "who": "osd", "name": "osd_fast_shutdown", "value": "false""#)
         .await;
 
@@ -80,7 +81,7 @@ fn token(i: usize) -> String {
     format!("{i:07}|")
 }
 
-/// Appends until told to stop, several at once, in order. Returns how often.
+/// Appends until told to stop, several at once, in order. Returns the number of appends.
 async fn write(pool: IoCtx, name: String, stop: Arc<AtomicBool>, done: Arc<AtomicU64>) -> (String, usize) {
     let mut count = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -99,7 +100,7 @@ struct Progress {
 }
 
 impl Progress {
-    /// Waits until every writer has got on.
+    /// Waits until every writer has made progress.
     async fn wait(&self, when: &str) {
         let goal = self.done.load(Ordering::Relaxed) + 40 * (OBJECTS * WINDOW) as u64;
         let reached = async {

@@ -1,5 +1,7 @@
-//! Goal: whatever a client waits for can be told, in words that say what to look at. Method: a fake monitor
-//! and fake OSDs (`fake/mod.rs`) that withhold one thing after the other; no test depends on how long
+//! Reports of a client's waits.
+//!
+//! Goal: the client reports everything it waits for, in words that name what to look at. Method: a fake
+//! monitor and fake OSDs (`fake/mod.rs`) withhold one thing after the other. No test depends on how long
 //! anything takes.
 
 mod fake;
@@ -17,7 +19,8 @@ use tokio::net::TcpListener;
 use fake::mgr::Mgr;
 use fake::{Fake, POOL, Verdict, bytes, until};
 
-/// Waits until something waits that is told so: from `begins` on, and with all `parts`. Ages are left out.
+/// Waits until a wait is reported whose text starts with `begins` and contains all `parts`. Ages are
+/// left out.
 async fn told(waits: &Waits, begins: &str, parts: &[&str]) -> String {
     let mut lines = Vec::new();
     let found = |lines: &mut Vec<String>| {
@@ -41,7 +44,7 @@ async fn told(waits: &Waits, begins: &str, parts: &[&str]) -> String {
     line.expect("it was waited for")
 }
 
-/// Waits until nothing waits.
+/// Waits until no wait is reported.
 async fn silent(waits: &Waits) {
     until("nothing waits", || waits.all(Duration::ZERO).is_empty()).await;
 }
@@ -138,7 +141,7 @@ async fn a_placement_group_that_no_osd_should_serve() {
     write.await.expect("no panic").expect("written");
 }
 
-/// Also what is removed: `--force-full` lets that through.
+/// Removals wait too: only `--force-full` lets them through.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_pool_and_a_paused_cluster() {
     let fake = Fake::start(1, 1).await;

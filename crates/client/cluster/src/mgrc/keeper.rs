@@ -1,4 +1,4 @@
-//! The one task that opens sessions with managers and sends on them.
+//! The task that opens sessions with managers and sends messages on them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,20 +11,20 @@ use tokio::time::Instant;
 use super::{MgrClient, Session, State, ToMgr};
 use crate::dial::Dialer;
 
-/// The task's own memory.
+/// State of the task.
 pub(crate) struct Keeper {
     mgrc: Arc<MgrClient>,
     dialer: Arc<Dialer>,
-    /// Sessions begin at least this far apart (`mgr_connect_retry_interval`).
+    /// Minimum time between the starts of two sessions (`mgr_connect_retry_interval`).
     interval: Duration,
     last_attempt: Option<Instant>,
 }
 
-/// What is to be done now.
+/// The next action.
 enum Step {
-    /// Open a session there.
+    /// Open a session with the manager at this address.
     Open(EntityAddr),
-    /// Send this; then wait for news, or until then.
+    /// Send these messages, then wait for news or until the given time.
     Send(Option<Arc<Connection>>, Vec<Msg>, Option<Instant>),
     /// The client is being shut down.
     End,
@@ -48,7 +48,7 @@ impl Keeper {
                     if let Some(conn) = conn {
                         let _cork = conn.cork();
                         for msg in msgs {
-                            // On a connection that is lost by now everything is sent again on the next.
+                            // If the connection is lost by now, everything is resent on the next one.
                             let _ = conn.send(msg);
                         }
                     }
@@ -63,12 +63,13 @@ impl Keeper {
         let news = self.mgrc.news.notified();
         match until {
             None => news.await,
-            // News or not: what is due is looked for in any case.
+            // The next step checks for due work whether news arrived or not.
             Some(until) => drop(tokio::time::timeout_at(until, news).await),
         }
     }
 
-    /// Decides, and gives back a session that is lost or with a manager that is active no more.
+    /// Chooses the next step. Also returns a session to close: one that is lost, or one with a manager
+    /// that is no longer active.
     fn next_step(&self, now: Instant) -> (Step, Option<Session>) {
         let mut state = self.mgrc.state.lock();
         if state.closed {
@@ -105,7 +106,7 @@ impl Keeper {
                 state.session = Some(Session { addr, conn: Arc::clone(conn), lost: false });
             }
         });
-        // None: the client is being dropped, and this task with it.
+        // `None` means that the client is being dropped, and this task with it.
         if let Some(conn) = conn.filter(|_| closed) {
             conn.mark_down();
         }
@@ -117,7 +118,7 @@ impl State {
         self.service.is_some() || !self.commands.is_empty()
     }
 
-    /// What was not sent on this connection and belongs there, in order.
+    /// Returns the messages that belong on this connection and have not been sent there, in order.
     fn unsent(&mut self, conn_id: u64, now: Instant) -> Vec<Msg> {
         let mut msgs = Vec::new();
         if let Some(service) = &mut self.service {

@@ -1,13 +1,13 @@
-//! The client's session with the active manager: commands that it executes, and this client as a daemon of a
-//! service.
+//! The client's session with the active manager: it carries commands, and the reports of this client as
+//! a daemon of a service.
 //!
-//! Nothing of it exists before it is wanted: with the first command or registration the client begins to
-//! follow the monitors' map of managers. One task, the [`keeper`], opens the session, sends everything, and
-//! opens it again where the map says when it is lost; all others leave what they want in the [`State`] and
-//! wake it. A manager gets so few messages that nothing is gained by sending from the caller's thread, and
-//! nothing can be sent by two at once.
+//! The session is created on demand: with the first command or registration the client subscribes to the
+//! monitors' mgrmap. One task, the [`keeper`], opens the session, sends every message, and reopens a
+//! lost session at the address in the map. Other tasks leave their messages in the [`State`] and wake
+//! the keeper. A manager receives so few messages that sending from the caller's thread would gain
+//! nothing, and a single sender avoids races.
 //!
-//! A command whose session is lost is sent again on the next one, as by librados (`src/mgr/MgrClient.cc`).
+//! A command whose session is lost is resent on the next session, as in librados (`src/mgr/MgrClient.cc`).
 
 mod keeper;
 mod service;
@@ -34,45 +34,45 @@ use crate::waits::{Gathered, Reason, Waiter};
 pub(crate) use self::keeper::Keeper;
 pub use self::service::Service;
 
-/// Held to note a command, an answer, a map, or to look what is to be sent: a few a second.
+/// Held to record a command, a reply or a map, and to collect messages to send: a few times a second.
 static MGRC: Class = Class::new("cluster.mgrc");
 
-/// What a client asks of managers and they answer; see the [module's](self) documentation.
+/// Sends requests to managers and receives their replies; see the [module's](self) documentation.
 pub struct MgrClient {
     monc: Arc<MonClient>,
     state: Mutex<State>,
     /// Wakes the keeper.
     news: Notify,
-    /// Wakes whoever waits for the manager to let the service go.
+    /// Wakes the task that waits for the manager to acknowledge the service's unregistration.
     gone: Notify,
 }
 
 #[derive(Default)]
 struct State {
     map: MgrMap,
-    /// Whether the monitors were asked for the map.
+    /// `true` if the client has subscribed to the map.
     follows: bool,
     session: Option<Session>,
     newest: u64,
-    /// By number, which is the order in which they were given.
+    /// By number, which is the order of submission.
     commands: BTreeMap<Tid, Waiting>,
     service: Option<Service>,
     closed: bool,
 }
 
-/// A connection to the manager that the map had then.
+/// A connection to the manager that was active when it was opened.
 struct Session {
     addr: EntityAddr,
     conn: Arc<Connection>,
     lost: bool,
 }
 
-/// For whom a command is.
+/// The recipient of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToMgr {
-    /// The cluster: whichever manager is active executes it.
+    /// The cluster: the active manager executes the command, whichever it is.
     Cluster,
-    /// The manager itself: the active one, if it has this name or none is said.
+    /// The manager itself: the active one, or the one of this name when it is active.
     Itself(Option<String>),
 }
 
@@ -80,7 +80,7 @@ struct Waiting {
     since: Instant,
     to: ToMgr,
     question: Msg,
-    /// The connection that it was sent on.
+    /// The connection on which the command was sent.
     sent_on: Option<u64>,
     answer: oneshot::Sender<Result<MCommandReply, Error>>,
 }
@@ -91,8 +91,8 @@ impl MgrClient {
         Self { monc, state, news: Notify::new(), gone: Notify::new() }
     }
 
-    /// Sends a command and waits for the answer: as long as there is no active manager, and across lost
-    /// sessions.
+    /// Sends a command and waits for the reply. Waits for an active manager if there is none, and
+    /// resends the command after a lost session.
     pub async fn command(&self, to: ToMgr, command: MCommand) -> Result<MCommandReply, Error> {
         let (answer, answered) = oneshot::channel();
         let tid = {
@@ -118,10 +118,10 @@ impl MgrClient {
         answered.await.map_err(|_| Error::Shutdown)?
     }
 
-    /// Makes this client a daemon of a service, from now on.
+    /// Registers this client as a daemon of a service.
     ///
     /// # Errors
-    /// EEXIST if it is one already.
+    /// EEXIST if it is registered already.
     pub fn register(&self, service: Service) -> Result<(), Error> {
         {
             let mut state = self.state.lock();
@@ -138,7 +138,7 @@ impl MgrClient {
         Ok(())
     }
 
-    /// Replaces the service's status, which goes along with the next report.
+    /// Replaces the service's status, which the next report carries.
     ///
     /// # Errors
     /// ENOENT if this client is not a daemon of a service.
@@ -149,8 +149,7 @@ impl MgrClient {
         Ok(())
     }
 
-    /// Tells the manager that the service's daemon goes, and waits until it has heard that, but not longer
-    /// than `patience`.
+    /// Unregisters the service's daemon from the manager, and waits up to `patience` for the acknowledgement.
     pub async fn unregister(&self, patience: Duration) {
         let gone = self.gone.notified();
         let (conn, close) = {
@@ -166,7 +165,7 @@ impl MgrClient {
         }
     }
 
-    /// Ends the session for ever; those who wait for answers get none.
+    /// Ends the session permanently. Pending commands fail.
     pub(crate) fn close(&self) {
         let (session, _commands) = {
             let mut state = self.state.lock();
@@ -178,7 +177,7 @@ impl MgrClient {
         }
     }
 
-    /// Has the monitors send the map of managers, once.
+    /// Subscribes to the mgrmap, once.
     fn follow(&self) {
         let follows = std::mem::replace(&mut self.state.lock().follows, true);
         if !follows {
@@ -192,7 +191,7 @@ impl Peers for MgrClient {
         msgs.drain(..).for_each(|msg| self.handle(conn, &msg));
     }
 
-    /// The monitors' map of managers.
+    /// Handles the mgrmap.
     fn take_map(&self, msg: &Msg) {
         let Ok(MMgrMap { map }) = msg.open() else { return };
         self.monc.got("mgrmap", map.epoch.0.into());
@@ -216,8 +215,8 @@ impl Peers for MgrClient {
         }
     }
 
-    /// A connection could not be made. It is tried again until the map says otherwise; but whoever has no
-    /// ticket will never be let in.
+    /// A connection attempt failed. The keeper retries until the map changes. If the client has no
+    /// ticket for managers, every attempt would fail: pending commands fail at once.
     fn refused(&self, conn: &Arc<Connection>, why: &loligo_msgr::Error) {
         let loligo_msgr::Error::Auth(verdict @ AuthError::NoCredentials(_)) = why else { return };
         if !self.with_session(conn, |_| ()) {
@@ -230,7 +229,7 @@ impl Peers for MgrClient {
     }
 }
 
-/// What comes from managers.
+/// Messages from managers.
 impl MgrClient {
     fn handle(&self, conn: &Connection, msg: &Msg) {
         let reply = match msg.header.kind {
@@ -243,7 +242,7 @@ impl MgrClient {
         let reply = reply.map_err(|source| Error::Decode { what: MCommandReply::NAME, source });
         let waiting = self.state.lock().commands.remove(&msg.header.tid);
         if let Some(waiting) = waiting {
-            // Whoever has asked may have gone.
+            // The caller may have stopped waiting.
             let _ = waiting.answer.send(reply);
         }
     }
@@ -261,7 +260,7 @@ impl MgrClient {
         }
     }
 
-    /// Says whether `conn` is the session's, and changes that.
+    /// Applies `change` to the session if `conn` is its connection, and returns whether it is.
     fn with_session(&self, conn: &Connection, change: impl FnOnce(&mut Session)) -> bool {
         let mut state = self.state.lock();
         match state.session.as_mut().filter(|session| session.conn.id() == conn.id()) {
@@ -274,9 +273,9 @@ impl MgrClient {
     }
 }
 
-/// What is shown.
+/// Called to collect waits.
 impl MgrClient {
-    /// Commands without an answer.
+    /// Adds the pending commands.
     pub(crate) fn waits(&self, age_min: Duration, into: &mut Gathered) {
         let waiting: Vec<_> = {
             let state = self.state.lock();
@@ -290,7 +289,7 @@ impl MgrClient {
 }
 
 impl State {
-    /// What a command waits for.
+    /// Returns the reason a command waits for.
     fn reason(&self, waiting: &Waiting) -> Reason {
         let active = self.map.active_addrs.msgr2().copied().filter(|_| self.map.available);
         let name = || self.map.active_name.clone();
@@ -311,7 +310,7 @@ impl State {
     }
 }
 
-/// Takes a command back when nobody waits for its answer any more.
+/// Removes a pending command when its caller stops waiting.
 struct Forget<'a> {
     mgrc: &'a MgrClient,
     tid: Tid,

@@ -1,4 +1,5 @@
-//! This client as a daemon of a service (`rados_service_register`): what the manager is told of it, and when.
+//! This client as a daemon of a service (`rados_service_register`): the contents of its messages to the
+//! manager, and when they are due.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::error::{Errno, Error};
 
-/// Services that no client may claim to be (`RadosClient::service_daemon_register`).
+/// Service names reserved for Ceph's own daemons (`RadosClient::service_daemon_register`).
 const CEPH_S_OWN: [&str; 5] = ["osd", "mds", "client", "mon", "mgr"];
 
 /// A daemon of a service.
@@ -18,24 +19,24 @@ pub struct Service {
     daemon: String,
     metadata: BTreeMap<String, String>,
     status: BTreeMap<String, String>,
-    /// Whether the status has to go along with the next report.
+    /// `true` if the next report has to carry the status.
     unreported: bool,
-    /// The connection on which the manager was told of the daemon.
+    /// The connection on which the daemon was announced to the manager.
     opened_on: Option<u64>,
     reports: Option<Reports>,
 }
 
-/// What the manager asked for.
+/// The reporting schedule that the manager requested.
 struct Reports {
     period: Duration,
     next: Instant,
 }
 
 impl Service {
-    /// `metadata` is shown together with what is known of this machine, and wins over that.
+    /// Creates a service. `metadata` is merged over the metadata of this machine.
     ///
     /// # Errors
-    /// EINVAL if a name is empty or the service's is that of one of Ceph's own daemons.
+    /// EINVAL if a name is empty or `service` is the name of one of Ceph's own daemons.
     pub fn new(
         service: &str,
         daemon: &str,
@@ -67,31 +68,31 @@ impl Service {
         self.opened_on == Some(conn_id)
     }
 
-    /// What to tell on a connection first, unless that was done.
+    /// Returns the announcement that must come first on a connection, unless it was sent there.
     pub(super) fn open(&mut self, conn_id: u64) -> Option<MMgrOpen> {
         if self.is_known_on(conn_id) {
             return None;
         }
         self.opened_on = Some(conn_id);
-        // The manager may be another, which knows nothing yet and says anew what it wants.
+        // The manager may be another one, which has no status and sends its own schedule.
         self.unreported = true;
         self.reports = None;
         let Self { service, daemon, metadata, .. } = self;
         Some(MMgrOpen { daemon: daemon.clone(), service: service.clone(), metadata: Some(metadata.clone()) })
     }
 
-    /// The manager wants a report so often; the first one at once. Zero: none.
+    /// Applies the manager's reporting period; the first report is due at once. Zero disables reports.
     pub(super) fn report_each(&mut self, period: Duration, now: Instant) {
         let next = self.reports.as_ref().map_or(now, |reports| reports.next);
         self.reports = (!period.is_zero()).then_some(Reports { period, next });
     }
 
-    /// When the next report is due, if one is wanted.
+    /// Returns when the next report is due, or `None` if the manager wants no reports.
     pub(super) fn next_report(&self) -> Option<Instant> {
         self.reports.as_ref().map(|reports| reports.next)
     }
 
-    /// The report, if it is due.
+    /// Returns the report if it is due.
     pub(super) fn report(&mut self, now: Instant) -> Option<MMgrReport> {
         let reports = self.reports.as_mut().filter(|reports| reports.next <= now)?;
         reports.next = now + reports.period;
@@ -104,8 +105,8 @@ impl Service {
     }
 }
 
-/// What librados says of the machine as well (`collect_sys_info`), as far as `ceph` shows it; the version is
-/// our own.
+/// Returns the machine's metadata: the part of librados's `collect_sys_info` that `ceph` shows, with
+/// this library's version.
 fn about_this_machine(hostname: &str) -> BTreeMap<String, String> {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let version = concat!("loligo ", env!("CARGO_PKG_VERSION"));

@@ -1,4 +1,5 @@
-//! Looking for a monitor: some at once, the first that authenticates us wins, the others are dropped.
+//! Finding a monitor: several are tried at once. The first that authenticates the client is kept, the
+//! others are dropped.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,27 +15,28 @@ use crate::error::Error;
 
 /// Monitors tried at once (`mon_client_hunt_parallel`).
 const PARALLEL: usize = 3;
-/// By how much each round is longer than the one before (`mon_client_hunt_interval_backoff`), at most to ten
-/// times the first (`mon_client_hunt_interval_max_multiple`).
+/// Growth factor of the length of successive rounds (`mon_client_hunt_interval_backoff`), up to
+/// `BACKOFF_MAX` times the first (`mon_client_hunt_interval_max_multiple`).
 const BACKOFF: f64 = 1.5;
 const BACKOFF_MAX: f64 = 10.0;
-/// How often tickets are looked at. Each is renewed when a quarter of its life is left, which is minutes.
+/// Interval between checks for due tickets. A ticket is renewed when a quarter of its life is left,
+/// which is minutes.
 const TICK: Duration = Duration::from_secs(10);
 
-/// Sessions begin at least this far apart.
+/// Minimum time between the starts of two sessions.
 const SESSION_MIN: Duration = Duration::from_millis(200);
 
-/// Times of the search.
+/// Timing of the hunt.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HuntSettings {
-    /// The first round's length (`mon_client_hunt_interval`).
+    /// Length of the first round (`mon_client_hunt_interval`).
     pub(crate) interval: Duration,
 }
 
-/// The task that finds a monitor, keeps the session until it is lost, and finds another.
+/// The task that finds a monitor, keeps the session until it is lost, and finds another one.
 pub(crate) struct Hunt {
     events: mpsc::UnboundedReceiver<Event>,
-    /// Where the next round begins.
+    /// Start of the next round.
     next: Place,
 }
 
@@ -44,8 +46,8 @@ impl Hunt {
         Self { events, next }
     }
 
-    /// Runs until it is aborted. `first` is told of the first session, or of a refusal that no other monitor
-    /// would revoke; after `patience` it is told that there is none.
+    /// Runs until it is aborted. `first` receives the outcome: the first session, a refusal that every
+    /// monitor would repeat, or, after `patience`, an error.
     pub(crate) async fn run(
         mut self,
         monc: Arc<MonClient>,
@@ -55,7 +57,8 @@ impl Hunt {
         patience: Duration,
         first: FirstSession,
     ) {
-        // Clients begin at different ones, also those that are the first process of a container each.
+        // A random start spreads clients over the monitors, including clients that are each the first
+        // process of a container.
         self.next.begin = messenger.config().network.random_u32() as usize;
         let begun = Instant::now();
         let mut first = Some(first);
@@ -76,7 +79,7 @@ impl Hunt {
                     let opened = Instant::now();
                     self.keep(&monc, &conn).await;
                     monc.forget_session();
-                    // A monitor that lets us in and then drops us shall not be asked without end.
+                    // Limits the rate of requests to a monitor that accepts the client and then drops it.
                     tokio::time::sleep_until(opened + SESSION_MIN).await;
                 }
                 Ok(None) if first.is_some() && begun.elapsed() >= patience => {
@@ -90,13 +93,14 @@ impl Hunt {
                     let _ = first.take().map(|first| first.send(Err(refusal.into())));
                     return;
                 }
-                // We have been let in before: the monitors may be about to learn our key again.
+                // An earlier session has succeeded, so the monitors may be about to learn the key again.
                 Err(_) => tokio::time::sleep_until(deadline).await,
             }
         }
     }
 
-    /// Tries some monitors until the deadline. `Ok(None)`: none answered. `Err`: one refused us for good.
+    /// Tries some monitors until the deadline. Returns `Ok(None)` if none replied, and `Err` if one
+    /// refused the client permanently.
     async fn round(
         &mut self,
         monc: &MonClient,
@@ -139,7 +143,7 @@ impl Hunt {
                     monc.failed(format!("{}: the connection was lost", conn.peer().addr));
                     return Ok(None);
                 }
-                _ => {} // of a round before
+                _ => {} // of an earlier round
             }
         }
         if let Some(conn) = tried.first().filter(|_| !heard) {
@@ -148,7 +152,7 @@ impl Hunt {
         Ok(None)
     }
 
-    /// Keeps a session until it is lost.
+    /// Keeps a session until it is lost. Renews tickets meanwhile.
     async fn keep(&mut self, monc: &MonClient, conn: &Arc<Connection>) {
         let mut tick = tokio::time::interval(TICK);
         loop {
@@ -165,19 +169,19 @@ impl Hunt {
     }
 }
 
-/// A place in the list of monitors.
+/// A position in the list of monitors.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     group: usize,
-    /// The monitor of the group to begin with, wrapped.
+    /// The first monitor of the group to try, modulo the group's length.
     begin: usize,
-    /// How many of the group were tried.
+    /// Number of the group's monitors tried so far.
     tried: usize,
 }
 
 impl Place {
-    /// The monitors of this round: the next few of their group, or, when all of it were tried, of the next
-    /// group.
+    /// Returns the monitors of this round: the next few of the current group, or of the next group if
+    /// all of the current group were tried.
     fn choose(&mut self, groups: &[Vec<EntityAddr>]) -> Vec<EntityAddr> {
         if groups.get(self.group).is_none_or(|group| self.tried >= group.len()) {
             self.group = if self.group + 1 < groups.len() { self.group + 1 } else { 0 };

@@ -1,7 +1,8 @@
-//! The client's session with the monitors: found by trying several at once ([`hunt`]), kept, and found again.
+//! The client's session with the monitors: [`hunt`] tries several monitors at once, keeps a session, and
+//! finds another one when it is lost.
 //!
-//! Over it come the maps that the client follows (subscriptions), the answers to its questions
-//! ([`requests`]), and new tickets before the old ones expire.
+//! The session carries the maps the client subscribes to, the replies to its requests ([`requests`]),
+//! and new tickets before the old ones expire.
 
 mod hunt;
 mod requests;
@@ -31,57 +32,57 @@ use crate::waits::{Gathered, Reason, Waiter};
 
 pub(crate) use self::hunt::{Hunt, HuntSettings};
 
-/// What went wrong as long as nothing has.
+/// `last_error` before any attempt has failed.
 const NONE_TRIED: &str = "none was tried";
 
 static SESSION: Class = Class::new("cluster.monc");
 
-/// The session with the monitors, as seen by everybody but the task that looks for one.
+/// The session with the monitors, as all parts of the client except the hunt see it.
 pub struct MonClient {
     auth: Arc<AuthClient>,
     hostname: String,
     state: Mutex<State>,
-    /// What the configuration database has for this client, as the monitor last said.
+    /// The client's settings in the configuration database, as last sent by a monitor.
     config: watch::Sender<BTreeMap<String, String>>,
     events: mpsc::UnboundedSender<Event>,
 }
 
 struct State {
-    /// The monitor that we talk to; `None` while one is looked for.
+    /// The monitor of the current session; `None` while the hunt looks for one.
     conn: Option<Arc<Connection>>,
-    /// Where monitors are: as configured, and once there is a session, as the monmap says.
+    /// Addresses of monitors: the configured ones, or, after the first session, those of the monmap.
     groups: Groups,
     fsid: Option<Uuid>,
     monmap_epoch: Epoch,
-    /// What every session begins with asking for.
+    /// Subscriptions that every session begins with.
     wanted: BTreeMap<String, Subscription>,
     requests: Requests,
-    /// Since when the first session is looked for; `None` once it was there.
+    /// When the hunt for the first session began; `None` after that session has opened.
     first_wanted: Option<Instant>,
-    /// What went wrong last while a session was looked for.
+    /// The last failure of the hunt.
     last_error: String,
     closed: bool,
 }
 
-/// What happens to connections to monitors. A connection causes one at a time and a refused one pauses: few
-/// wait.
+/// An event of a connection to a monitor. The channel stays short: a connection causes one event at a
+/// time, and a refused connection pauses.
 enum Event {
     Connected(Arc<Connection>),
     Refused(Arc<Connection>, Refusal),
     Lost(Arc<Connection>),
 }
 
-/// Why a connection was not made.
+/// Why a connection was refused.
 struct Refusal {
-    /// The monitors' verdict on us, if it was one: no other monitor would see it differently.
+    /// The monitors' verdict on this client, if any. Every other monitor would give the same.
     verdict: Option<Verdict>,
     text: String,
 }
 
-/// What the monitors think of this client.
+/// The monitors' verdict on this client.
 enum Verdict {
     Auth(AuthError),
-    /// It lacks features that the cluster's maps require: the bits.
+    /// The client lacks features that the cluster's maps require. Holds the bits.
     MissingFeatures(u64),
 }
 
@@ -95,10 +96,10 @@ impl From<Verdict> for Error {
 }
 
 impl MonClient {
-    /// The session, and what [`Hunt::run`] hears from it.
+    /// Creates the session state and the hunt, which receives its events.
     pub(crate) fn new(auth: Arc<AuthClient>, hostname: String, groups: Groups) -> (Self, Hunt) {
         let (events, heard) = mpsc::unbounded_channel();
-        // The answers come in the order of the names: the settings before any map.
+        // The replies come in the order of the names: the settings arrive before any map.
         let wanted = ["config", "monmap"].map(|what| (what.to_owned(), Subscription::default())).into();
         let state = State {
             conn: None,
@@ -121,27 +122,28 @@ impl MonClient {
         (monc, Hunt::new(heard))
     }
 
-    /// This machine's name.
+    /// Returns this machine's name.
     pub fn hostname(&self) -> &str {
         &self.hostname
     }
 
-    /// The cluster's id; `None` before the first session.
+    /// Returns the cluster's id, or `None` before the first session.
     pub fn fsid(&self) -> Option<Uuid> {
         self.state.lock().fsid
     }
 
-    /// What the monitors' configuration database has for this client.
+    /// Returns this client's settings in the monitors' configuration database.
     pub fn config(&self) -> BTreeMap<String, String> {
         self.config.borrow().clone()
     }
 
-    /// The same as it changes.
+    /// Returns a receiver for changes of `config`.
     pub fn watch_config(&self) -> watch::Receiver<BTreeMap<String, String>> {
         self.config.subscribe()
     }
 
-    /// Asks a question and waits for the answer, across lost sessions. `ask` gets the question's number.
+    /// Sends a request and waits for its reply. The request survives lost sessions. `ask` builds the
+    /// message from the request's number.
     pub async fn request(&self, ask: impl FnOnce(u64) -> Msg) -> Result<Msg, Error> {
         let (number, question, answered, conn) = {
             let mut state = self.state.lock();
@@ -153,13 +155,13 @@ impl MonClient {
         };
         let _forget = Forget { monc: self, number };
         if let Some(conn) = conn {
-            // If the connection is closed by now, the next session asks again.
+            // If the connection is closed by now, the next session resends the request.
             let _ = conn.send(question);
         }
         answered.await.map_err(|_| Error::Shutdown)
     }
 
-    /// The newest version of a map that the monitors have.
+    /// Returns the newest version of a map that the monitors have.
     pub async fn newest_version(&self, what: &str) -> Result<u64, Error> {
         let ask = |handle| Msg::new(&MMonGetVersion { handle, what: what.to_owned() });
         let reply = self.request(ask).await?;
@@ -168,7 +170,7 @@ impl MonClient {
         Ok(reply.version)
     }
 
-    /// Follows a map from a version on: subscribes now, and again in every new session.
+    /// Subscribes to a map from version `start` on, now and in every later session.
     pub fn follow(&self, what: &str, start: u64) {
         let subscription = Subscription { start, onetime: false };
         let conn = {
@@ -182,14 +184,14 @@ impl MonClient {
         }
     }
 
-    /// Notes which version of a followed map has come, so that a new session goes on behind it.
+    /// Records the received version of a subscribed map, so that the next session continues after it.
     pub fn got(&self, what: &str, version: u64) {
         if let Some(wanted) = self.state.lock().wanted.get_mut(what) {
             wanted.start = version + 1;
         }
     }
 
-    /// Ends the session for ever; those who wait for answers get none.
+    /// Ends the session permanently. Pending requests fail.
     pub(crate) fn close(&self) {
         let conn = {
             let mut state = self.state.lock();
@@ -203,9 +205,9 @@ impl MonClient {
     }
 }
 
-/// What the dispatcher calls.
+/// Called by the dispatcher.
 impl MonClient {
-    /// Takes a message from a monitor.
+    /// Handles a message from a monitor.
     pub(crate) fn handle(&self, msg: Msg) {
         match msg.header.kind {
             MMonMap::KIND => self.take_monmap(&msg),
@@ -220,7 +222,8 @@ impl MonClient {
             }
             MAuthReply::KIND => {
                 if let Ok(reply) = msg.open::<MAuthReply>() {
-                    // A refusal shows when the tickets expire; until then the next attempt may succeed.
+                    // A refusal has no effect before the tickets expire; until then a later renewal may
+                    // succeed.
                     let _ = self.auth.renewed(reply.result, &reply.payload);
                 }
             }
@@ -239,7 +242,7 @@ impl MonClient {
 
     pub(crate) fn refused(&self, conn: &Arc<Connection>, why: &loligo_msgr::Error) {
         let verdict = match why {
-            // The one that was quicker is told of by itself.
+            // The faster attempt, which superseded this one, reports its own outcome.
             loligo_msgr::Error::Auth(AuthError::Superseded) => return,
             loligo_msgr::Error::Auth(verdict) => Some(Verdict::Auth(verdict.clone())),
             loligo_msgr::Error::MissingFeatures { bits } => Some(Verdict::MissingFeatures(*bits)),
@@ -275,13 +278,13 @@ impl MonClient {
     }
 }
 
-/// What the task that looks for a session calls.
+/// Called by the hunt.
 impl MonClient {
     fn groups(&self) -> Groups {
         self.state.lock().groups.clone()
     }
 
-    /// Begins a session: everything that is wanted and asked goes out.
+    /// Opens a session: sends all subscriptions and all pending requests.
     fn open(&self, conn: &Arc<Connection>) {
         let (wanted, questions) = {
             let mut state = self.state.lock();
@@ -296,12 +299,13 @@ impl MonClient {
         let _cork = conn.cork();
         let subscribe = MMonSubscribe { what: wanted, hostname: self.hostname.clone() };
         for msg in std::iter::once(Msg::new(&subscribe)).chain(questions) {
-            // A connection closed meanwhile is reported, and the next session begins the same way.
+            // The loss of a connection closed meanwhile is reported, and the next session sends
+            // everything again.
             let _ = conn.send(msg);
         }
     }
 
-    /// What went wrong with an attempt, for those who look what is waited for.
+    /// Records a failed attempt, for `waits`.
     fn failed(&self, why: String) {
         let before = std::mem::replace(&mut self.state.lock().last_error, why);
         drop(before);
@@ -311,12 +315,12 @@ impl MonClient {
         self.state.lock().last_error.clone()
     }
 
-    /// The session is lost.
+    /// Records the loss of the session.
     fn forget_session(&self) {
         self.state.lock().conn = None;
     }
 
-    /// Asks for new tickets if some are due.
+    /// Requests new tickets if some are due for renewal.
     pub(crate) fn renew_tickets(&self) {
         let Some(payload) = self.auth.renewal() else { return };
         let (conn, monmap_epoch) = {
@@ -330,9 +334,9 @@ impl MonClient {
     }
 }
 
-/// What is shown.
+/// Called to collect waits.
 impl MonClient {
-    /// The wait for the first session, and questions without an answer.
+    /// Adds the wait for the first session and the pending requests.
     pub(crate) fn waits(&self, age_min: Duration, into: &mut Gathered) {
         let (reason, first, questions) = {
             let state = self.state.lock();
@@ -361,7 +365,7 @@ impl MonClient {
 /// `CEPH_AUTH_CEPHX`.
 const CEPHX: u32 = 2;
 
-/// Takes a question back when nobody waits for its answer any more.
+/// Removes a pending request when its caller stops waiting.
 struct Forget<'a> {
     monc: &'a MonClient,
     number: u64,
@@ -373,5 +377,5 @@ impl Drop for Forget<'_> {
     }
 }
 
-/// Tells whoever waits for the first session how it went.
+/// Reports the outcome of the first attempt to open a session.
 pub(crate) type FirstSession = oneshot::Sender<Result<(), Error>>;

@@ -1,4 +1,4 @@
-//! Questions to the monitors that wait for their answers.
+//! Pending requests to the monitors.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
-/// The questions, by number. They are asked again on every new session with a monitor.
+/// The pending requests, by number. Every new session with a monitor resends them.
 #[derive(Default)]
 pub(super) struct Requests {
     newest: u64,
@@ -22,7 +22,7 @@ struct Waiting {
 }
 
 impl Requests {
-    /// Notes the question that `ask` makes of a new number.
+    /// Assigns a new number and records the message that `ask` builds from it.
     pub(super) fn ask(&mut self, ask: impl FnOnce(u64) -> Msg) -> (u64, Msg, oneshot::Receiver<Msg>) {
         self.newest += 1;
         let number = self.newest;
@@ -32,27 +32,27 @@ impl Requests {
         (number, question, answered)
     }
 
-    /// Who waits for this message.
+    /// Removes the request that this message replies to, and returns its reply channel.
     pub(super) fn take(&mut self, answer: &Msg) -> Option<oneshot::Sender<Msg>> {
         self.waiting.remove(&number_of(answer)?).map(|waiting| waiting.answer)
     }
 
-    /// Nobody waits for the answer any more.
+    /// Removes a request whose caller stopped waiting.
     pub(super) fn forget(&mut self, number: u64) {
         self.waiting.remove(&number);
     }
 
-    /// Everybody's wait is in vain.
+    /// Drops all requests, which fails them.
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
     }
 
-    /// How long each has waited.
+    /// Returns the age of each pending request.
     pub(super) fn ages(&self) -> impl Iterator<Item = Duration> {
         self.waiting.values().map(|waiting| waiting.since.elapsed())
     }
 
-    /// All questions, in the order in which they were asked.
+    /// Returns all requests in the order of submission.
     pub(super) fn all(&self) -> Vec<Msg> {
         let mut all: Vec<_> = self.waiting.iter().collect();
         all.sort_unstable_by_key(|(number, _)| **number);
@@ -60,8 +60,8 @@ impl Requests {
     }
 }
 
-/// An answer bears its question's number in the header; only that to a question for a version bears it in the
-/// body.
+/// Returns the number of the request that `answer` replies to. It is in the header, except for
+/// `MMonGetVersionReply`, which has it in the body.
 fn number_of(answer: &Msg) -> Option<u64> {
     if answer.header.kind == MMonGetVersionReply::KIND {
         return answer.open::<MMonGetVersionReply>().ok().map(|reply| reply.handle);

@@ -1,8 +1,9 @@
-//! What a client waits for, in words: for programs that tell their users why nothing happens.
+//! What a client waits for, as text, for programs that tell their users why an operation does not progress.
 //!
-//! Most of it is found where it is kept anyway: requests in the tables of their sessions, questions to
-//! monitors and managers and commands to OSDs in theirs. What no table has (a map that has not come, the lock
-//! of an image) is entered in the [registry] while it lasts. Nothing here is on the way of a request.
+//! Most waits are read from tables that exist anyway: requests from their sessions, and pending monitor
+//! requests, manager commands and OSD commands from their clients. Waits without a table entry (a map
+//! that has not arrived, an image's lock) are entered in the [registry] for their duration. None of this
+//! is on a request's path.
 
 mod reason;
 mod registry;
@@ -17,41 +18,41 @@ pub use self::registry::{Observed, WaitGuard, Waits};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Wait {
-    /// What waits.
+    /// The kind of waiter.
     pub waiter: Waiter,
-    /// How many of them.
+    /// Number of waiters of this kind.
     pub count: usize,
-    /// How long the first of them has waited.
+    /// Age of the longest wait.
     pub age: Duration,
-    /// One of them, if it has a name: `write 0~4096 on 'o'`.
+    /// One of the waiters, if it has a description: `write 0~4096 on 'o'`.
     pub example: Option<String>,
-    /// What they wait for.
+    /// The reason for the wait.
     pub reason: Reason,
 }
 
-/// What waits.
+/// A kind of waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Waiter {
-    /// The client as a whole: it is not connected yet.
+    /// The client as a whole, which is not connected yet.
     Client,
-    /// Something that consists of several requests.
+    /// An operation that consists of several requests.
     Operation,
     /// A request to an OSD.
     Request,
-    /// A question to the monitors.
+    /// A request to the monitors.
     Question,
     /// A command to a manager or an OSD.
     Command,
 }
 
 impl Wait {
-    /// One that has no name.
+    /// Creates a wait without a description.
     pub fn new(waiter: Waiter, age: Duration, reason: Reason) -> Self {
         Self { waiter, count: 1, age, example: None, reason }
     }
 
-    /// Whether two are waits of one kind: told in one line.
+    /// Returns `true` if both waits are of one kind and share a line of output.
     pub fn is_like(&self, other: &Self) -> bool {
         self.waiter == other.waiter && self.reason.is_like(&other.reason)
     }
@@ -80,12 +81,12 @@ impl fmt::Display for Wait {
     }
 }
 
-/// Gathers waits by kind.
+/// Collects waits by kind.
 #[derive(Default)]
 pub struct Gathered(Vec<Wait>);
 
 impl Gathered {
-    /// Adds one. `example` is made only for the first of a kind.
+    /// Adds a wait. `example` is called only for the first wait of a kind.
     pub fn add(
         &mut self,
         waiter: Waiter,
@@ -104,7 +105,7 @@ impl Gathered {
         }
     }
 
-    /// All, those that last longest first.
+    /// Returns all waits, the longest first.
     pub(crate) fn into_waits(self) -> Vec<Wait> {
         let mut waits = self.0;
         waits.sort_by_key(|wait| std::cmp::Reverse(wait.age));

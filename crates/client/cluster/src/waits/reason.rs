@@ -1,64 +1,64 @@
-//! What is waited for.
+//! Reasons for a wait.
 
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 
 use loligo_wire::{EntityAddr, Epoch, OsdId, PgId, PoolId};
 
-/// What is waited for, with what is known of it.
+/// The reason for a wait, with the details known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
     /// A session with a monitor.
     Monitor {
-        /// Where monitors are, as far as is known.
+        /// Known addresses of monitors.
         known: Vec<EntityAddr>,
-        /// What went wrong last.
+        /// The last failure.
         last_error: String,
     },
-    /// A monitor's answer.
+    /// A reply from a monitor.
     MonitorAnswer(EntityAddr),
-    /// DNS, which is to say where the monitors are.
+    /// The DNS lookup of the monitors.
     Dns,
     /// A map of the cluster.
     Map {
-        /// Of this epoch or newer.
+        /// Minimum epoch required.
         wanted: Epoch,
-        /// The newest one that has come.
+        /// Newest epoch received.
         known: Epoch,
     },
-    /// A manager that is active, or the one of this name.
+    /// An active manager, or the manager of this name becoming active.
     Manager {
-        /// The name, if one is wanted.
+        /// The required name, if any.
         wanted: Option<String>,
-        /// The one that is active.
+        /// The active manager's name.
         active: Option<String>,
     },
     /// A connection to the active manager.
     ManagerConnection(EntityAddr),
-    /// The active manager's answer.
+    /// A reply from the active manager.
     ManagerAnswer(String),
-    /// A primary of these placement groups.
+    /// A primary for these placement groups.
     NoPrimary {
         /// The placement groups.
         pgs: BTreeSet<PgId>,
-        /// The OSDs that should serve the first of them, and are down.
+        /// The OSDs that should serve the first placement group and are down.
         down: Vec<OsdId>,
         /// Their pool.
         pool: PoolId,
     },
     /// Space in a pool.
     PoolFull {
-        /// Its name.
+        /// The pool's name.
         pool: String,
-        /// Its quota is reached; else the OSDs have no space.
+        /// `true` if the pool's quota is reached; `false` if the OSDs have no space.
         by_quota: bool,
     },
     /// Space in the cluster.
     ClusterFull,
     /// The end of a pause of all reads (`pauserd`) or writes (`pausewr`).
     Paused(&'static str),
-    /// The end of a backoff: the OSD holds requests to these placement groups back.
+    /// The end of a backoff: the OSD holds back requests to these placement groups.
     Backoff {
         /// The OSD.
         osd: OsdId,
@@ -69,36 +69,36 @@ pub enum Reason {
     OsdConnection {
         /// The OSD.
         osd: OsdId,
-        /// Where it listens, by the map.
+        /// The OSD's address in the map.
         addr: Option<EntityAddr>,
     },
-    /// An OSD's answer.
+    /// A reply from an OSD.
     OsdAnswer {
         /// The OSD.
         osd: OsdId,
-        /// The placement groups that it is asked for; none for a command.
+        /// The placement groups of the requests; empty for a command.
         pgs: BTreeSet<PgId>,
     },
-    /// A place in flight.
+    /// A free place among the operations in flight.
     Place,
-    /// Requests before them, which are being sent again.
+    /// Earlier requests, which are being resent.
     Turn,
-    /// What watchers of an object say to a notification.
+    /// The watchers' replies to a notification.
     Watchers {
         /// The object.
         object: Vec<u8>,
     },
-    /// The lock of something, which another client holds.
+    /// A lock held by another client.
     Lock {
-        /// What is locked: `image 'i'`.
+        /// The locked item: `image 'i'`.
         what: String,
-        /// By whom.
+        /// The lock's holder.
         holder: String,
     },
 }
 
 impl Reason {
-    /// Whether two are told in one line.
+    /// Returns `true` if both reasons share a line of output.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Monitor { .. }, Self::Monitor { .. }) => true,
@@ -111,7 +111,7 @@ impl Reason {
         }
     }
 
-    /// Adds what a reason [like it](Self::is_like) has.
+    /// Merges the details of a reason that [is like](Self::is_like) this one.
     pub(super) fn merge(&mut self, other: Self) {
         match (self, other) {
             (Self::NoPrimary { pgs, .. }, Self::NoPrimary { pgs: more, .. })
@@ -184,7 +184,7 @@ impl Display for Reason {
     }
 }
 
-/// An address without its type and number.
+/// Displays an address without its type and nonce.
 struct Place<'a>(&'a EntityAddr);
 
 impl Display for Place<'_> {
@@ -207,7 +207,7 @@ impl Display for Places<'_> {
     }
 }
 
-/// Placement groups: the first by its name.
+/// Displays placement groups: the first by name, then the number of others.
 struct Pgs<'a>(&'a BTreeSet<PgId>);
 
 impl Display for Pgs<'_> {
@@ -221,7 +221,7 @@ impl Display for Pgs<'_> {
     }
 }
 
-/// The OSDs that should serve a placement group.
+/// Displays the OSDs that should serve a placement group.
 struct Down<'a>(&'a [OsdId]);
 
 impl Display for Down<'_> {

@@ -1,4 +1,4 @@
-//! Waits that no table of the client has, and the look at all waits.
+//! Waits that no table of the client holds, and the collection of all waits.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -10,17 +10,17 @@ use tokio::time::Instant;
 
 use super::{Gathered, Reason, Wait, Waiter};
 
-/// Held to enter or to strike out a wait, a part of a client, or to look: only what has to wait enters itself.
+/// Held to add or remove a wait or an observed part, and to collect. Only a waiting task adds an entry.
 static REGISTRY: Class = Class::new("cluster.waits");
 
-/// A look at what clients wait for, from before they are connected on: given to
-/// [`Builder::waits`](crate::Builder::waits). Clones are the same. It keeps no client alive.
+/// A registry of what clients wait for, including the time before they are connected. It is given to
+/// [`Builder::waits`](crate::Builder::waits). Clones share one registry. It keeps no client alive.
 #[derive(Clone)]
 pub struct Waits(Arc<Mutex<Registry>>);
 
-/// A part of a client that has tables of what waits.
+/// A part of a client with tables of waiting items.
 pub trait Observed: Send + Sync {
-    /// Adds what has waited for `age_min` or longer.
+    /// Adds the waits that have lasted `age_min` or longer.
     fn waits(&self, age_min: Duration, into: &mut Gathered);
 }
 
@@ -44,7 +44,7 @@ impl Default for Waits {
 }
 
 impl Waits {
-    /// What has waited for `age_min` or longer, by kind, those that last longest first. Costs some
+    /// Returns the waits that have lasted `age_min` or longer, by kind, the longest first. Costs a few
     /// microseconds for each wait of that age.
     pub fn all(&self, age_min: Duration) -> Vec<Wait> {
         let mut gathered = Gathered::default();
@@ -65,7 +65,7 @@ impl Waits {
         gathered.into_waits()
     }
 
-    /// Enters a wait until the guard is dropped.
+    /// Enters a wait, which lasts until the guard is dropped.
     pub fn enter(&self, waiter: Waiter, reason: Reason) -> WaitGuard {
         let mut registry = self.0.lock();
         registry.newest += 1;
@@ -74,7 +74,7 @@ impl Waits {
         WaitGuard { waits: self.clone(), number }
     }
 
-    /// Looks at this part of a client too, as long as it lives.
+    /// Includes this part of a client in the collection while it is alive.
     pub fn look_at(&self, part: Weak<dyn Observed>) {
         let mut registry = self.0.lock();
         registry.observed.retain(|part| part.strong_count() > 0);
@@ -88,7 +88,7 @@ impl fmt::Debug for Waits {
     }
 }
 
-/// A wait, as long as this is kept.
+/// A wait that lasts as long as this guard.
 #[must_use = "dropped, the wait is over"]
 pub struct WaitGuard {
     waits: Waits,
@@ -96,7 +96,7 @@ pub struct WaitGuard {
 }
 
 impl WaitGuard {
-    /// Another reason for the same wait.
+    /// Changes the reason of this wait.
     pub fn becomes(&self, reason: Reason) {
         let mut registry = self.waits.0.lock();
         if let Some(entered) = registry.entered.get_mut(&self.number) {

@@ -1,4 +1,4 @@
-//! A client of toy metadata servers: what a client of a file system does with `cluster`, in small.
+//! A client of toy metadata servers: a small version of how a file system client uses `cluster`.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -35,7 +35,7 @@ impl MdsClient {
         Arc::new(Self { monitors, dialer, state: Mutex::default() })
     }
 
-    /// Asks, now or when there is a server.
+    /// Sends a number to the server, now or as soon as there is a server.
     pub(crate) fn ask(&self, number: u64) {
         let mut state = lock(&self.state);
         state.unanswered.push_back(number);
@@ -48,7 +48,7 @@ impl MdsClient {
         lock(&self.state).answers.clone()
     }
 
-    /// Sessions that were opened.
+    /// Number of sessions opened.
     pub(crate) fn opened(&self) -> usize {
         lock(&self.state).opened
     }

@@ -1,4 +1,4 @@
-//! A metadata server that answers numbers with themselves.
+//! A toy metadata server that replies to each number with the same number.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -40,12 +40,12 @@ impl Mds {
         self.addr
     }
 
-    /// Numbers in the order in which they came.
+    /// Returns the numbers in the order of arrival.
     pub(crate) fn heard(&self) -> Vec<u64> {
         lock(&self.shared.heard).clone()
     }
 
-    /// Who has opened a session.
+    /// Returns the clients that opened sessions.
     pub(crate) fn clients(&self) -> Vec<String> {
         lock(&self.shared.clients).clone()
     }
@@ -58,7 +58,7 @@ impl Mds {
         *lock(&self.shared.is_silent) = false;
     }
 
-    /// As a server that was restarted.
+    /// Drops all sessions, as a restart would.
     pub(crate) fn forget_sessions(&self) {
         for conn in std::mem::take(&mut *lock(&self.shared.conns)) {
             conn.mark_down();

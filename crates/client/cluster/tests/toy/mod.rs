@@ -1,5 +1,5 @@
-//! A toy monitor with cephx, toy metadata servers, and a client of them that is written against nothing but what
-//! `cluster` offers to everybody.
+//! A toy monitor with cephx, toy metadata servers, and a client of them that uses only the public
+//! interface of `cluster`.
 
 mod client;
 mod mds;
@@ -24,7 +24,7 @@ pub(crate) fn loopback() -> SocketAddr {
     ([127, 0, 0, 1], 0).into()
 }
 
-/// Waits for something that another task brings about.
+/// Waits for a condition that another task brings about.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let wait = async {
         while !holds() {
@@ -34,7 +34,7 @@ pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     assert!(tokio::time::timeout(Duration::from_secs(60), wait).await.is_ok(), "never: {what}");
 }
 
-/// Where the toy metadata server is, under the number of Ceph's own map.
+/// The toy MDS map: the server's address. It uses the message number of Ceph's own map.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Map {
     pub(crate) epoch: u32,
@@ -62,7 +62,7 @@ impl Message for Map {
     }
 }
 
-/// A question to the toy metadata server, and its answer: under the numbers of requests and replies.
+/// A request to the toy metadata server, or its reply, with the numbers of Ceph's requests and replies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Toy<const NUMBER: u16> {
     pub(crate) number: u64,

@@ -1,4 +1,4 @@
-//! A monitor that knows one user and one map.
+//! A toy monitor with one user and one map.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -49,7 +49,7 @@ impl Monitor {
         Self { addr, key, shared, _messenger: messenger }
     }
 
-    /// A client's configuration for this cluster.
+    /// Returns a client builder configured for this cluster.
     pub(crate) fn builder(&self) -> Builder {
         let key = self.key.to_base64();
         let text =
@@ -62,7 +62,7 @@ impl Monitor {
         &self.shared.auth
     }
 
-    /// The server is there from now on; all who follow hear of it.
+    /// Publishes a map with the server's address to all subscribers.
     pub(crate) fn set_map(&self, epoch: u32, addr: EntityAddr) {
         let map = Map { epoch, addr };
         let followers = lock(&self.shared.followers);
@@ -72,7 +72,7 @@ impl Monitor {
         }
     }
 
-    /// Closes all connections of those who follow.
+    /// Closes the connections of all subscribers.
     pub(crate) fn drop_connections(&self) {
         for conn in std::mem::take(&mut *lock(&self.shared.followers)) {
             conn.mark_down();

@@ -1,4 +1,4 @@
-//! The cluster: commands, services, the blocklist, what pools are for.
+//! The cluster: commands, services, the blocklist, the pools' applications.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,9 +11,9 @@ use tokio::runtime::Runtime;
 use super::{IoCtx, Rados};
 use crate::{Error, OsdId, PgId};
 
-/// Each method as the one of the same name in [`crate::Rados`].
+/// Each method is the blocking form of the method of the same name in [`crate::Rados`].
 impl Rados {
-    /// The number that the monitors have given this client.
+    /// Returns the global id that the monitors have assigned to this client.
     pub fn instance_id(&self) -> GlobalId {
         self.inner.instance_id()
     }
@@ -28,7 +28,7 @@ impl Rados {
         self.wait(self.inner.pg_command(pg, command, input))
     }
 
-    /// Has the active manager execute a command in JSON.
+    /// Sends the active manager a command in JSON for the cluster.
     pub fn mgr_command(&self, command: &str, input: Bytes) -> Result<(Bytes, String), Error> {
         self.wait(self.inner.mgr_command(command, input))
     }
@@ -43,7 +43,7 @@ impl Rados {
         self.wait(self.inner.tell_mgr(name, command, input))
     }
 
-    /// Makes this client a daemon of a service.
+    /// Registers this client as a daemon of a service.
     pub fn register_service(
         &self,
         service: &str,
@@ -53,40 +53,40 @@ impl Rados {
         self.inner.register_service(service, daemon, metadata)
     }
 
-    /// Replaces the status of the service's daemon that this client is.
+    /// Replaces the status of this client's service daemon.
     pub fn update_service_status(&self, status: BTreeMap<String, String>) -> Result<(), Error> {
         self.inner.update_service_status(status)
     }
 
-    /// Keeps a client out of the cluster.
+    /// Adds a client to the blocklist.
     pub fn block(&self, client: &str, lasting: Option<Duration>) -> Result<(), Error> {
         self.wait(self.inner.block(client, lasting))
     }
 
-    /// Lets a client in again.
+    /// Removes a client from the blocklist.
     pub fn unblock(&self, client: &str) -> Result<(), Error> {
         self.wait(self.inner.unblock(client))
     }
 
-    /// Waits until the map is as new as the monitors' is now.
+    /// Waits until the map is as new as the monitors' newest map at the time of the call.
     pub fn wait_for_latest_osdmap(&self) -> Result<(), Error> {
         self.wait(self.inner.wait_for_latest_osdmap())
     }
 }
 
-/// Each method as the one of the same name in [`crate::IoCtx`].
+/// Each method is the blocking form of the method of the same name in [`crate::IoCtx`].
 impl IoCtx {
-    /// Says that the pool is for an application.
+    /// Enables an application on the pool.
     pub fn enable_application(&self, application: &str, force: bool) -> Result<(), Error> {
         self.wait(self.inner.enable_application(application, force))
     }
 
-    /// The applications that the pool is for.
+    /// Returns the names of the enabled applications.
     pub fn applications(&self) -> Result<Vec<String>, Error> {
         self.wait(self.inner.applications())
     }
 
-    /// An application's keys and values.
+    /// Returns an application's keys and values.
     pub fn application_metadata(&self, application: &str) -> Result<BTreeMap<String, String>, Error> {
         self.wait(self.inner.application_metadata(application))
     }
@@ -102,7 +102,7 @@ impl IoCtx {
     }
 }
 
-/// As [`crate::MonitorsSettings`], for threads that may wait.
+/// Blocking form of [`crate::MonitorsSettings`].
 #[derive(Debug)]
 pub struct MonitorsSettings {
     inner: crate::MonitorsSettings,
@@ -110,7 +110,7 @@ pub struct MonitorsSettings {
 }
 
 impl Rados {
-    /// As [`crate::Rados::watch_monitors_settings`].
+    /// Blocking form of [`crate::Rados::watch_monitors_settings`].
     pub fn watch_monitors_settings(&self) -> MonitorsSettings {
         let runtime = Arc::clone(&self.runtime);
         MonitorsSettings { inner: self.inner.watch_monitors_settings(), runtime }
@@ -118,8 +118,7 @@ impl Rados {
 }
 
 impl MonitorsSettings {
-    /// Waits for a change, and returns all settings as they are then, by option; `None` when the client has
-    /// ended.
+    /// Waits for a change and returns all settings, by option; `None` if the client has ended.
     pub fn changed(&mut self) -> Option<BTreeMap<String, String>> {
         self.runtime.block_on(self.inner.changed())
     }

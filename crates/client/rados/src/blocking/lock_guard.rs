@@ -1,4 +1,4 @@
-//! Advisory locks that are renewed as long as somebody holds on to them.
+//! Advisory locks that are renewed while their guard exists.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use super::IoCtx;
 use crate::{Errno, Error, LockMode, LockOptions};
 
 impl IoCtx {
-    /// As [`crate::IoCtx::hold_lock`].
+    /// Blocking form of [`crate::IoCtx::hold_lock`].
     pub fn hold_lock(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -23,7 +23,7 @@ impl IoCtx {
     }
 }
 
-/// As [`crate::LockGuard`], for threads that may wait.
+/// Blocking form of [`crate::LockGuard`].
 #[derive(Debug)]
 #[must_use = "dropped, the lock is given up"]
 pub struct LockGuard {
@@ -32,17 +32,17 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
-    /// Waits until the lock is lost; says what the last try to renew it ended with.
+    /// Waits until the lock is lost. Returns the error of the last renewal.
     pub fn lost(&self) -> Errno {
         self.runtime.block_on(self.inner.lost())
     }
 
-    /// Whether it is held, as far as is known.
+    /// Returns `true` while the lock is held as far as the client knows.
     pub fn is_held(&self) -> bool {
         self.inner.is_held()
     }
 
-    /// Gives the lock up, and waits until that is done.
+    /// Releases the lock, and waits until that is done.
     pub fn release(self) -> Result<(), Error> {
         self.runtime.block_on(self.inner.release())
     }

@@ -1,4 +1,4 @@
-//! The client without `async`, for threads that may wait.
+//! The client without `async`, for threads that may block.
 
 mod cluster;
 mod lock_guard;
@@ -25,17 +25,17 @@ use crate::{
     WatchItem, WatchNews, WriteOp,
 };
 
-/// Threads that serve the client's connections, unless a runtime is given.
+/// Worker threads of the client's own runtime.
 const WORKERS: usize = 2;
 
-/// As [`crate::Rados`], for threads that may wait. Must not be used on a thread of an asynchronous runtime.
+/// Blocking form of [`crate::Rados`]. Must not be used on a thread of an asynchronous runtime.
 #[derive(Clone, Debug)]
 pub struct Rados {
     inner: crate::Rados,
     runtime: Arc<Runtime>,
 }
 
-/// As [`crate::IoCtx`], for threads that may wait.
+/// Blocking form of [`crate::IoCtx`].
 #[derive(Clone, Debug)]
 pub struct IoCtx {
     inner: crate::IoCtx,
@@ -43,7 +43,7 @@ pub struct IoCtx {
 }
 
 impl Rados {
-    /// Connects, on a runtime of its own.
+    /// Connects, on a new runtime.
     pub fn connect(builder: Builder) -> Result<Self, Error> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(WORKERS)
@@ -54,23 +54,23 @@ impl Rados {
         Self::connect_on(Arc::new(runtime), builder)
     }
 
-    /// Connects, on a runtime that others use too.
+    /// Connects, on a shared runtime.
     pub fn connect_on(runtime: Arc<Runtime>, builder: Builder) -> Result<Self, Error> {
         let inner = runtime.block_on(builder.connect())?;
         Ok(Self { inner, runtime })
     }
 
-    /// The asynchronous client.
+    /// Returns the asynchronous client.
     pub fn asynchronous(&self) -> &crate::Rados {
         &self.inner
     }
 
-    /// The pools, in the order of their numbers.
+    /// Returns the pools in the order of their ids.
     pub fn pools(&self) -> Vec<(PoolId, String)> {
         self.inner.pools()
     }
 
-    /// The number of a pool.
+    /// Returns the id of a pool.
     pub fn pool_id(&self, name: &str) -> Result<PoolId, Error> {
         self.wait(self.inner.pool_id(name))
     }
@@ -81,22 +81,22 @@ impl Rados {
         Ok(IoCtx { inner, runtime: Arc::clone(&self.runtime) })
     }
 
-    /// Makes a pool.
+    /// Creates a pool.
     pub fn create_pool(&self, name: &str) -> Result<PoolId, Error> {
         self.wait(self.inner.create_pool(name))
     }
 
-    /// Removes a pool and everything in it.
+    /// Removes a pool and its contents.
     pub fn delete_pool(&self, name: &str) -> Result<(), Error> {
         self.wait(self.inner.delete_pool(name))
     }
 
-    /// The cluster's space.
+    /// Returns the cluster's space usage.
     pub fn statfs(&self) -> Result<ClusterStatfs, Error> {
         self.wait(self.inner.statfs())
     }
 
-    /// Statistics of pools, by name.
+    /// Returns statistics of pools, by name.
     pub fn pool_stats(&self, pools: &[&str]) -> Result<Vec<(String, PoolStat)>, Error> {
         self.wait(self.inner.pool_stats(pools))
     }
@@ -116,24 +116,24 @@ impl Rados {
     }
 }
 
-/// Each method as the one of the same name in [`crate::IoCtx`].
+/// Each method is the blocking form of the method of the same name in [`crate::IoCtx`].
 impl IoCtx {
-    /// The asynchronous context.
+    /// Returns the asynchronous context.
     pub fn asynchronous(&self) -> &crate::IoCtx {
         &self.inner
     }
 
-    /// The runtime on which the client lives, for what else is to wait for it.
+    /// Returns the client's runtime, for other blocking calls on the client.
     pub fn runtime(&self) -> &Arc<Runtime> {
         &self.runtime
     }
 
-    /// The same pool with another namespace.
+    /// Returns the same pool with another namespace.
     pub fn with_namespace(&self, nspace: impl Into<Vec<u8>>) -> Self {
         Self { inner: self.inner.with_namespace(nspace), runtime: Arc::clone(&self.runtime) }
     }
 
-    /// The same pool and namespace with a locator key.
+    /// Returns the same pool and namespace with a locator key.
     pub fn with_locator(&self, key: impl Into<Vec<u8>>) -> Self {
         Self { inner: self.inner.with_locator(key), runtime: Arc::clone(&self.runtime) }
     }
@@ -148,7 +148,7 @@ impl IoCtx {
         self.wait(self.inner.write(oid, offset, data))
     }
 
-    /// Replaces an object's bytes.
+    /// Replaces an object's data.
     pub fn write_full(&self, oid: impl Into<Vec<u8>>, data: Bytes) -> Result<(), Error> {
         self.wait(self.inner.write_full(oid, data))
     }
@@ -158,7 +158,7 @@ impl IoCtx {
         self.wait(self.inner.append(oid, data))
     }
 
-    /// Makes an empty object.
+    /// Creates an empty object.
     pub fn create(&self, oid: impl Into<Vec<u8>>, exclusive: bool) -> Result<(), Error> {
         self.wait(self.inner.create(oid, exclusive))
     }
@@ -173,22 +173,22 @@ impl IoCtx {
         self.wait(self.inner.truncate(oid, size))
     }
 
-    /// Makes a range zero.
+    /// Zeroes a range.
     pub fn zero(&self, oid: impl Into<Vec<u8>>, offset: u64, len: u64) -> Result<(), Error> {
         self.wait(self.inner.zero(oid, offset, len))
     }
 
-    /// Size and modification time.
+    /// Returns size and modification time.
     pub fn stat(&self, oid: impl Into<Vec<u8>>) -> Result<ObjectStat, Error> {
         self.wait(self.inner.stat(oid))
     }
 
-    /// The value of an extended attribute.
+    /// Returns the value of an extended attribute.
     pub fn xattr(&self, oid: impl Into<Vec<u8>>, name: impl AsRef<[u8]>) -> Result<Bytes, Error> {
         self.wait(self.inner.xattr(oid, name))
     }
 
-    /// All extended attributes.
+    /// Returns all extended attributes.
     pub fn xattrs(&self, oid: impl Into<Vec<u8>>) -> Result<BTreeMap<Vec<u8>, Bytes>, Error> {
         self.wait(self.inner.xattrs(oid))
     }
@@ -208,47 +208,47 @@ impl IoCtx {
         self.wait(self.inner.remove_xattr(oid, name))
     }
 
-    /// Executes several changing operations, all or none.
+    /// Executes several changes atomically: all or none.
     pub fn operate(&self, oid: impl Into<Vec<u8>>, op: WriteOp) -> Result<(), Error> {
         self.wait(self.inner.operate(oid, op))
     }
 
-    /// Executes several reading operations.
+    /// Executes several reads.
     pub fn operate_read(&self, oid: impl Into<Vec<u8>>, op: ReadOp) -> Result<Vec<Answer>, Error> {
         self.wait(self.inner.operate_read(oid, op))
     }
 
-    /// The objects of this context's namespace.
+    /// Lists the objects of this context's namespace.
     pub fn objects(&self) -> impl Iterator<Item = Result<ListedObject, Error>> + use<> {
         self.iterate(self.inner.objects())
     }
 
-    /// The objects of this context's namespace in lists that have about as many each and together all.
+    /// Splits the objects of this context's namespace into lists of about equal size.
     pub fn object_parts(&self, parts: u32) -> Vec<impl Iterator<Item = Result<ListedObject, Error>> + use<>> {
         self.inner.object_parts(parts).into_iter().map(|part| self.iterate(part)).collect()
     }
 
-    /// The objects of all namespaces.
+    /// Lists the objects of all namespaces.
     pub fn objects_of_all_namespaces(&self) -> impl Iterator<Item = Result<ListedObject, Error>> + use<> {
         self.iterate(self.inner.objects_of_all_namespaces())
     }
 
-    /// The same context, with what is read coming from other copies than the primary's.
+    /// Returns the same context with reads from other copies than the primary's.
     pub fn reading_from(&self, read_from: ReadFrom) -> Self {
         Self { inner: self.inner.reading_from(read_from), runtime: Arc::clone(&self.runtime) }
     }
 
-    /// The same context, reading objects as they were at a snapshot.
+    /// Returns the same context, reading objects as they were at a snapshot.
     pub fn at_snapshot(&self, snap: SnapId) -> Self {
         Self { inner: self.inner.at_snapshot(snap), runtime: Arc::clone(&self.runtime) }
     }
 
-    /// The same context with a snapshot context for writing.
+    /// Returns the same context with a snapshot context for writes.
     pub fn with_snap_context(&self, seq: SnapId, snaps: &[SnapId]) -> Result<Self, Error> {
         Ok(Self { inner: self.inner.with_snap_context(seq, snaps)?, runtime: Arc::clone(&self.runtime) })
     }
 
-    /// Makes a snapshot of the pool.
+    /// Creates a snapshot of the pool.
     pub fn create_snapshot(&self, name: &str) -> Result<(), Error> {
         self.wait(self.inner.create_snapshot(name))
     }
@@ -258,12 +258,12 @@ impl IoCtx {
         self.wait(self.inner.remove_snapshot(name))
     }
 
-    /// The pool's snapshots, oldest first.
+    /// Returns the pool's snapshots, oldest first.
     pub fn snapshots(&self) -> Result<Vec<PoolSnapshot>, Error> {
         self.inner.snapshots()
     }
 
-    /// The id of a new snapshot that writers manage.
+    /// Allocates the id of a snapshot that writers manage.
     pub fn create_managed_snapshot(&self) -> Result<SnapId, Error> {
         self.wait(self.inner.create_managed_snapshot())
     }
@@ -273,17 +273,17 @@ impl IoCtx {
         self.wait(self.inner.remove_managed_snapshot(snap))
     }
 
-    /// Makes an object what it was at a snapshot.
+    /// Restores an object's state at a snapshot.
     pub fn rollback(&self, oid: impl Into<Vec<u8>>, snap: SnapId) -> Result<(), Error> {
         self.wait(self.inner.rollback(oid, snap))
     }
 
-    /// What an object was at its snapshots.
+    /// Returns an object's states at its snapshots.
     pub fn object_snapshots(&self, oid: impl Into<Vec<u8>>) -> Result<ObjectSnaps, Error> {
         self.wait(self.inner.object_snapshots(oid))
     }
 
-    /// Keys and values of an object's map whose keys begin with `prefix`.
+    /// Iterates over the omap pairs whose keys begin with `prefix`.
     pub fn omap(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -293,7 +293,7 @@ impl IoCtx {
         std::iter::from_fn(move || self.wait(pairs.next()))
     }
 
-    /// Part of an object's map.
+    /// Returns part of an object's omap.
     pub fn omap_page(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -304,7 +304,7 @@ impl IoCtx {
         self.wait(self.inner.omap_page(oid, after, prefix, max))
     }
 
-    /// Part of the keys of an object's map.
+    /// Returns part of an object's omap keys.
     pub fn omap_keys(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -314,7 +314,7 @@ impl IoCtx {
         self.wait(self.inner.omap_keys(oid, after, max))
     }
 
-    /// Values of an object's map by their keys.
+    /// Returns the omap values of the given keys.
     pub fn omap_values<K: AsRef<[u8]>>(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -323,7 +323,7 @@ impl IoCtx {
         self.wait(self.inner.omap_values(oid, keys))
     }
 
-    /// Sets keys of an object's map.
+    /// Sets omap keys.
     pub fn set_omap<K: AsRef<[u8]>>(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -332,7 +332,7 @@ impl IoCtx {
         self.wait(self.inner.set_omap(oid, pairs))
     }
 
-    /// Removes keys of an object's map.
+    /// Removes omap keys.
     pub fn remove_omap_keys<K: AsRef<[u8]>>(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -341,7 +341,7 @@ impl IoCtx {
         self.wait(self.inner.remove_omap_keys(oid, keys))
     }
 
-    /// Removes a range of keys of an object's map.
+    /// Removes a range of omap keys.
     pub fn remove_omap_range(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -351,27 +351,27 @@ impl IoCtx {
         self.wait(self.inner.remove_omap_range(oid, from, until))
     }
 
-    /// Removes all keys and the header of an object's map.
+    /// Removes all omap keys and the header.
     pub fn clear_omap(&self, oid: impl Into<Vec<u8>>) -> Result<(), Error> {
         self.wait(self.inner.clear_omap(oid))
     }
 
-    /// The header of an object's map.
+    /// Returns the omap header.
     pub fn omap_header(&self, oid: impl Into<Vec<u8>>) -> Result<Bytes, Error> {
         self.wait(self.inner.omap_header(oid))
     }
 
-    /// Sets the header of an object's map.
+    /// Sets the omap header.
     pub fn set_omap_header(&self, oid: impl Into<Vec<u8>>, header: Bytes) -> Result<(), Error> {
         self.wait(self.inner.set_omap_header(oid, header))
     }
 
-    /// Executes several changing operations, all or none, and returns what each answered.
+    /// Executes several changes atomically, and returns each operation's output.
     pub fn operate_returning(&self, oid: impl Into<Vec<u8>>, op: WriteOp) -> Result<Vec<Answer>, Error> {
         self.wait(self.inner.operate_returning(oid, op))
     }
 
-    /// Calls a method of an object class.
+    /// Calls an object class method.
     pub fn exec(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -393,7 +393,7 @@ impl IoCtx {
         self.wait(self.inner.lock(oid, name, mode, options))
     }
 
-    /// Gives up an advisory lock.
+    /// Releases an advisory lock.
     pub fn unlock(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -403,7 +403,7 @@ impl IoCtx {
         self.wait(self.inner.unlock(oid, name, cookie))
     }
 
-    /// An advisory lock and who holds it.
+    /// Returns an advisory lock and its holders.
     pub fn lock_info(&self, oid: impl Into<Vec<u8>>, name: impl AsRef<[u8]>) -> Result<LockInfo, Error> {
         self.wait(self.inner.lock_info(oid, name))
     }
@@ -413,7 +413,7 @@ impl IoCtx {
         Ok(Watch { inner: self.wait(self.inner.watch(oid, timeout))?, runtime: Arc::clone(&self.runtime) })
     }
 
-    /// Tells all who watch an object something, and waits for their answers.
+    /// Notifies all watchers of an object, and waits for their replies.
     pub fn notify(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -423,7 +423,7 @@ impl IoCtx {
         self.wait(self.inner.notify(oid, payload, timeout))
     }
 
-    /// Who watches an object.
+    /// Returns an object's watchers.
     pub fn watchers(&self, oid: impl Into<Vec<u8>>) -> Result<Vec<WatchItem>, Error> {
         self.wait(self.inner.watchers(oid))
     }
@@ -441,7 +441,7 @@ impl IoCtx {
     }
 }
 
-/// As [`crate::Watch`], for threads that may wait.
+/// Blocking form of [`crate::Watch`].
 #[derive(Debug)]
 pub struct Watch {
     inner: crate::Watch,
@@ -449,22 +449,22 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// The client's name for the watch.
+    /// Returns the client's cookie for the watch.
     pub fn cookie(&self) -> u64 {
         self.inner.cookie()
     }
 
-    /// What is heard next, if that is within `limit`.
+    /// Waits for the next event; returns `None` after `limit`.
     pub fn next(&mut self, limit: Duration) -> Result<Option<WatchNews>, Error> {
         self.runtime.block_on(async { tokio::time::timeout(limit, self.inner.next()).await.ok().transpose() })
     }
 
-    /// How long ago the watch was known to be there.
+    /// Returns how long ago the watch was last confirmed.
     pub fn confirmed_before(&self) -> Duration {
         self.inner.confirmed_before()
     }
 
-    /// Ends the watch.
+    /// Unregisters the watch.
     pub fn unwatch(self) -> Result<(), Error> {
         self.runtime.block_on(self.inner.unwatch())
     }

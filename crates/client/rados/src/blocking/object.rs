@@ -1,4 +1,4 @@
-//! Requests whose outcome is of interest, parts of objects, locks by name, and what scrubs have found.
+//! Requests with full replies, parts of objects, locks by name, and findings of scrubs.
 
 use std::collections::BTreeMap;
 
@@ -10,9 +10,9 @@ use crate::{
     WriteOptions,
 };
 
-/// Each method as the one of the same name in [`crate::IoCtx`].
+/// Each method is the blocking form of the method of the same name in [`crate::IoCtx`].
 impl IoCtx {
-    /// Executes changing operations, all or none, and tells all that was answered.
+    /// Executes changes atomically: all or none. Returns the full reply.
     pub fn execute(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -22,12 +22,12 @@ impl IoCtx {
         self.wait(self.inner.execute(oid, op, options))
     }
 
-    /// Executes reading operations, and tells all that was answered.
+    /// Executes reads, and returns the full reply.
     pub fn execute_read(&self, oid: impl Into<Vec<u8>>, op: ReadOp) -> Result<Outcome, Error> {
         self.wait(self.inner.execute_read(oid, op))
     }
 
-    /// Calls a method of an object class that writes.
+    /// Calls an object class method that writes.
     pub fn exec_write(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -38,7 +38,7 @@ impl IoCtx {
         self.wait(self.inner.exec_write(oid, class, method, input))
     }
 
-    /// Which parts of a range of an object hold something: offsets and lengths.
+    /// Returns the allocated parts of a range of an object as offsets and lengths.
     pub fn extents(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -48,7 +48,7 @@ impl IoCtx {
         self.wait(self.inner.extents(oid, offset, len))
     }
 
-    /// Takes a lock again that this client holds.
+    /// Renews a lock that this client holds.
     pub fn renew_lock(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -59,7 +59,7 @@ impl IoCtx {
         self.wait(self.inner.renew_lock(oid, name, mode, options))
     }
 
-    /// Takes a lock away from whoever holds it.
+    /// Breaks a lock: takes it away from the given holder.
     pub fn break_lock(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -70,17 +70,17 @@ impl IoCtx {
         self.wait(self.inner.break_lock(oid, name, client, cookie))
     }
 
-    /// The names of an object's locks.
+    /// Returns the names of an object's locks.
     pub fn locks(&self, oid: impl Into<Vec<u8>>) -> Result<Vec<Name>, Error> {
         self.wait(self.inner.locks(oid))
     }
 
-    /// The objects of a placement group that scrubs have found damaged.
+    /// Returns the objects of a placement group that scrubs have found damaged.
     pub fn inconsistent_objects(&self, seed: u32) -> Result<Damaged<DamagedObject>, Error> {
         self.wait(self.inner.inconsistent_objects(seed))
     }
 
-    /// The objects of a placement group whose snapshots scrubs have found damaged.
+    /// Returns the objects of a placement group whose snapshots scrubs have found damaged.
     pub fn inconsistent_snapsets(&self, seed: u32) -> Result<Damaged<DamagedSnaps>, Error> {
         self.wait(self.inner.inconsistent_snapsets(seed))
     }

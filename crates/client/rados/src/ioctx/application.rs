@@ -1,4 +1,4 @@
-//! What a pool is for: names of applications, with keys and values of each.
+//! A pool's applications: their names, with keys and values for each.
 
 use std::collections::BTreeMap;
 
@@ -8,32 +8,31 @@ use super::IoCtx;
 use crate::Error;
 use crate::error::Errno;
 
-/// Applications of the pool. A pool that has none makes the cluster warn.
+/// The pool's applications. The cluster warns about a pool that has none.
 impl IoCtx {
-    /// Says that the pool is for an application, such as `rbd`. If it is for another one already, that is
-    /// refused unless `force`.
+    /// Enables an application on the pool, such as `rbd`. `force` is required if another one is enabled.
     ///
     /// # Errors
-    /// EPERM if the pool is for another application.
+    /// EPERM if another application is enabled and `force` is not set.
     pub async fn enable_application(&self, application: &str, force: bool) -> Result<(), Error> {
         let force: &[(&str, serde_json::Value)] =
             if force { &[("yes_i_really_mean_it", serde_json::Value::Bool(true))] } else { &[] };
         self.change_applications("enable", application, force).await
     }
 
-    /// The applications that the pool is for, by name.
+    /// Returns the names of the enabled applications.
     ///
     /// # Errors
-    /// ENOENT if there is no such pool.
+    /// ENOENT if the pool does not exist.
     pub async fn applications(&self) -> Result<Vec<String>, Error> {
         self.rados.wait_for_latest_osdmap().await?;
         Ok(self.metadata()?.into_keys().collect())
     }
 
-    /// An application's keys and values.
+    /// Returns an application's keys and values.
     ///
     /// # Errors
-    /// ENOENT if the pool is not for that application.
+    /// ENOENT if the application is not enabled.
     pub async fn application_metadata(&self, application: &str) -> Result<BTreeMap<String, String>, Error> {
         self.rados.wait_for_latest_osdmap().await?;
         Ok(self.metadata()?.remove(application).ok_or(Errno::ENOENT)?)
@@ -42,7 +41,7 @@ impl IoCtx {
     /// Sets one of an application's keys.
     ///
     /// # Errors
-    /// ENOENT if the pool is not for that application.
+    /// ENOENT if the application is not enabled.
     pub async fn set_application_metadata(
         &self,
         application: &str,
@@ -52,10 +51,10 @@ impl IoCtx {
         self.change_applications("set", application, &[("key", key.into()), ("value", value.into())]).await
     }
 
-    /// Removes one of an application's keys, if it is there.
+    /// Removes one of an application's keys; a missing key is ignored.
     ///
     /// # Errors
-    /// ENOENT if the pool is not for that application.
+    /// ENOENT if the application is not enabled.
     pub async fn remove_application_metadata(&self, application: &str, key: &str) -> Result<(), Error> {
         self.change_applications("rm", application, &[("key", key.into())]).await
     }

@@ -1,4 +1,4 @@
-//! Requests with everything that can be said of them, and everything that is answered.
+//! Requests with all options, and with full replies.
 
 use std::time::SystemTime;
 
@@ -9,45 +9,44 @@ use super::{Answer, IoCtx, ReadOp, WriteOp};
 use crate::Error;
 use crate::error::Errno;
 
-/// All that an OSD answered to a request, which may have failed.
+/// An OSD's full reply to a request, which may have failed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// 0 or more, or the negative errno of the operation that failed; −(4095 + n) where a comparison of bytes
+    /// 0 or more, or the negative errno of the failed operation; −(4095 + n) if a comparison of bytes
     /// found the first difference at byte n.
     pub result: i32,
-    /// The object's version: what [`WriteOp::assert_version`] compares with.
+    /// The object's version, which [`WriteOp::assert_version`] compares.
     pub version: u64,
-    /// What each operation answered. Those of a changing request answer something where it was asked for
+    /// The result of each operation. Operations of a write have an output only if it was requested
     /// ([`WriteOptions::returning`]).
     pub answers: Vec<Answer>,
 }
 
-/// How a changing request is executed; the default is what [`IoCtx::operate`] does.
+/// Options for executing a write; the default is the behaviour of [`IoCtx::operate`].
 #[derive(Clone, Debug, Default)]
 pub struct WriteOptions {
-    /// The object's new time of modification, instead of now.
+    /// The object's new modification time, instead of the current time.
     pub mtime: Option<SystemTime>,
-    /// Whether operations answer with what they have to say, at most 64 bytes each
-    /// (`osd_max_write_op_reply_len`).
+    /// Whether operations return their outputs, at most 64 bytes each (`osd_max_write_op_reply_len`).
     pub returning: bool,
-    /// What to do when the cluster or the pool is full.
+    /// What the write does if the cluster or the pool is full.
     pub when_full: WhenFull,
 }
 
-/// What a changing request does when the cluster, or its pool, has no room.
+/// What a write does if the cluster or its pool is full.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WhenFull {
     /// Waits until there is room.
     #[default]
     Wait,
-    /// Is tried: it fails with ENOSPC or EDQUOT unless it frees more than it takes.
+    /// Tries: fails with ENOSPC or EDQUOT unless the write frees more space than it takes.
     Try,
-    /// Is executed all the same. Only those may who may do everything.
+    /// Writes in spite of that. Requires a key with full capabilities.
     Force,
 }
 
 impl WhenFull {
-    /// What an OSD is told.
+    /// Returns the flags to send.
     pub(super) fn flags(self) -> OsdFlags {
         match self {
             Self::Wait => OsdFlags::empty(),
@@ -58,7 +57,7 @@ impl WhenFull {
 }
 
 impl Outcome {
-    /// The error of the request, if it failed.
+    /// Returns the error of the request, if it failed.
     pub fn errno(&self) -> Option<Errno> {
         Errno::from_result(self.result)
     }
@@ -71,13 +70,13 @@ impl From<OsdReply> for Outcome {
     }
 }
 
-/// Requests whose version, results and failures are of interest.
+/// Requests that return the version, all results and the failure.
 impl IoCtx {
-    /// Executes the operations of `op` on one object, all or none, and tells all that was answered: also if
-    /// it failed.
+    /// Executes the operations of `op` on one object atomically: all or none. Returns the full reply,
+    /// also if the request failed.
     ///
     /// # Errors
-    /// Only what kept the request from being answered.
+    /// Only errors that prevented a reply.
     pub async fn execute(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -96,11 +95,11 @@ impl IoCtx {
         self.submit(request).await.map(Outcome::from)
     }
 
-    /// Executes the reading operations of `op` on one object, in one state of it, and tells all that was
-    /// answered: also if it failed.
+    /// Executes the reads of `op` on one state of one object. Returns the full reply, also if the
+    /// request failed.
     ///
     /// # Errors
-    /// Only what kept the request from being answered.
+    /// Only errors that prevented a reply.
     pub async fn execute_read(&self, oid: impl Into<Vec<u8>>, op: ReadOp) -> Result<Outcome, Error> {
         let request = self.request(oid.into(), op.into_ops(), OsdFlags::READ)?;
         self.submit(request).await.map(Outcome::from)

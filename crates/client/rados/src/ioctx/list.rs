@@ -14,49 +14,50 @@ use smallvec::smallvec;
 use super::{ALWAYS, IoCtx};
 use crate::Error;
 
-/// The namespace that stands for all (`LIBRADOS_ALL_NSPACES`).
+/// The namespace that selects all namespaces (`LIBRADOS_ALL_NSPACES`).
 pub(super) const ALL_NAMESPACES: &[u8] = b"\x01";
-/// Entries asked for at a time; an OSD may give fewer (`osd_max_pgls`, 1,024 by default).
+/// Entries requested at a time; an OSD may return fewer (`osd_max_pgls`, 1,024 by default).
 const BATCH: u64 = 1024;
 
-/// An object that a listing has found.
+/// An object found by a listing.
 pub type ListedObject = ListObject;
 
-/// A place in a pool's order of objects, which outlives splits and moves of placement groups.
+/// A position in a pool's order of objects. It stays valid across splits and moves of placement groups.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListCursor(HObject);
 
 impl ListCursor {
-    /// Before all objects.
+    /// Returns the position before all objects.
     pub fn start() -> Self {
         Self(HObject::min())
     }
 
-    /// Behind all objects.
+    /// Returns the position after all objects.
     pub fn end() -> Self {
         Self(HObject::max())
     }
 
-    /// Whether nothing follows.
+    /// Returns `true` if no object follows.
     pub fn is_end(&self) -> bool {
         self.0.max
     }
 
-    /// The place as bytes, to be kept.
+    /// Encodes the position for storage.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.0.to_bytes().to_vec()
     }
 
-    /// A place that was kept.
+    /// Decodes a stored position.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, DecodeError> {
         HObject::from_bytes(bytes).map(Self)
     }
 }
 
-/// Where the `part`th of `parts` equal parts of a pool's order begins; for `part` = `parts`, its end.
+/// Returns the beginning of the `part`th of `parts` equal parts of a pool's order; for `part` = `parts`,
+/// its end.
 ///
-/// The order is that of the names' hashes with their bits reversed, so the parts hold about the same number
-/// of objects.
+/// The order is that of the names' bit-reversed hashes, so the parts contain about the same number of
+/// objects.
 fn part_begins(pool: PoolId, part: u32, parts: u32) -> ListCursor {
     if part == 0 {
         return ListCursor::start();
@@ -67,14 +68,14 @@ fn part_begins(pool: PoolId, part: u32, parts: u32) -> ListCursor {
     }
 }
 
-/// The objects of a pool, from a place on. Objects that come or go meanwhile may be found or not; all others
-/// are found once.
+/// A listing of a pool's objects from a position on. Objects created or removed during the listing may
+/// or may not be found; every other object is found once.
 pub struct ObjectList {
     ioctx: IoCtx,
     cursor: ListCursor,
-    /// What is looked for lies before.
+    /// The listing ends before this position.
     end: ListCursor,
-    /// What the OSDs are told to look for: its encoding; empty for everything.
+    /// The encoded filter sent to the OSDs; empty for none.
     filter: Bytes,
     found: VecDeque<ListedObject>,
     asking: Option<Asking>,
@@ -87,13 +88,13 @@ impl ObjectList {
         Self { ioctx, cursor, end, filter: Bytes::new(), found: VecDeque::new(), asking: None }
     }
 
-    /// Only objects with an extended attribute of this name and value. The OSDs look at it; each object costs
-    /// them a read.
+    /// Restricts the listing to objects with an extended attribute of this name and value. The OSDs
+    /// evaluate the filter, at the cost of a read for each object.
     #[must_use]
     pub fn whose_xattr_is(mut self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
         let mut w = Writer::with_capacity(64);
-        // The first two are nobody's business any more (`add_pgls_filter` in src/osdc/Objecter.h); users'
-        // attributes begin with "_" in stores.
+        // The first two words are no longer used (`add_pgls_filter` in src/osdc/Objecter.h). In the
+        // store, the names of users' attributes begin with "_".
         for text in [b"pg" as &[u8], b"filter", b"plain", &[b"_", name.as_ref()].concat(), value.as_ref()] {
             w.blob(text);
         }
@@ -101,19 +102,19 @@ impl ObjectList {
         self
     }
 
-    /// The next object; `None` at the end.
+    /// Returns the next object; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<ListedObject>, Error> {
         std::future::poll_fn(|cx| self.poll_object(cx)).await.transpose()
     }
 
-    /// Some objects at once: what is left of what an OSD gave. Empty only at the end.
+    /// Returns several objects at once: the rest of one reply of an OSD. Empty only at the end.
     pub async fn next_batch(&mut self) -> Result<Vec<ListedObject>, Error> {
         let Some(first) = self.next().await? else { return Ok(Vec::new()) };
         Ok(std::iter::once(first).chain(self.found.drain(..)).collect())
     }
 
-    /// The place behind everything that was asked for; all of it has been given out when
-    /// [`ObjectList::next_batch`] has returned.
+    /// Returns the position after all objects received so far. After [`ObjectList::next_batch`] has
+    /// returned, all of them have been handed out.
     pub fn cursor(&self) -> &ListCursor {
         &self.cursor
     }
@@ -148,7 +149,7 @@ impl ObjectList {
         self.cursor = ListCursor(response.handle);
         self.found = response.entries.into();
         if self.cursor > self.end {
-            // OSDs do not know where we end.
+            // The OSD does not know the end of the listing.
             let place = |object: &ListedObject| self.ioctx.place_of(object);
             self.found.retain(|object| place(object).is_none_or(|place| place < self.end));
             self.cursor = self.end.clone();
@@ -156,22 +157,22 @@ impl ObjectList {
     }
 }
 
-/// Parts of a pool, for several that look through it at once.
+/// Parts of a pool, for several concurrent listings.
 impl IoCtx {
-    /// The objects of this context's namespace in `parts` lists that have about as many each and together
-    /// all; at least one list.
+    /// Splits the objects of this context's namespace into `parts` lists of about equal size; at least
+    /// one list.
     pub fn object_parts(&self, parts: u32) -> Vec<ObjectList> {
         let parts = parts.max(1);
         let begins = |part| part_begins(self.pool(), part, parts);
         (0..parts).map(|part| self.objects_between(begins(part), begins(part + 1))).collect()
     }
 
-    /// The objects of this context's namespace from one place on to before another.
+    /// Lists the objects of this context's namespace from `start` to before `end`.
     pub fn objects_between(&self, start: ListCursor, end: ListCursor) -> ObjectList {
         ObjectList::new(self.clone(), start, end)
     }
 
-    /// Where an object stands in the pool's order; `None` if the pool is gone.
+    /// Returns an object's position in the pool's order; `None` if the pool does not exist.
     fn place_of(&self, object: &ListedObject) -> Option<ListCursor> {
         let ListObject { nspace, oid, locator } = object.clone();
         let hash = self.rados.core().objecter.view().hash_of(self.pool(), &nspace, &locator, &oid)?;
@@ -194,8 +195,8 @@ impl fmt::Debug for ObjectList {
     }
 }
 
-/// Asks the placement group in which the cursor stands for what follows there. Its last answer's handle
-/// stands in the next group.
+/// Requests the objects after the cursor from the cursor's placement group. The handle of the group's
+/// last reply is a position in the next group.
 async fn ask(ioctx: IoCtx, cursor: HObject, filter: Bytes) -> Result<PgNlsResponse, Error> {
     let locator = ObjectLocator { hash: i64::from(cursor.hash), key: Vec::new(), ..ioctx.locator.clone() };
     let epoch = ioctx.rados.map_epoch().0;

@@ -1,4 +1,4 @@
-//! Advisory locks that are renewed as long as somebody holds on to them.
+//! Advisory locks that are renewed while their guard exists.
 
 use std::time::Duration;
 
@@ -11,12 +11,12 @@ use super::{IoCtx, LockMode, LockOptions};
 use crate::Error;
 use crate::error::Errno;
 
-/// Locks are renewed no more often.
+/// Minimum interval between renewals.
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 
 impl IoCtx {
-    /// Takes a lock for `duration`, and renews it until the guard is released or dropped. If this program
-    /// dies, the lock is free after `duration` at most.
+    /// Takes a lock for `duration`, and renews it until the guard is released or dropped. If the process
+    /// dies, the lock expires after at most `duration`.
     ///
     /// # Errors
     /// As [`IoCtx::lock`]; EINVAL if `duration` is less than a second.
@@ -37,12 +37,11 @@ impl IoCtx {
         Ok(self.keep_lock(oid, name, mode, duration, &options))
     }
 
-    /// Renews a lock that this client has just taken for `duration`, as a part of a request
-    /// ([`crate::WriteOp::lock`]), until the guard is released or dropped. `mode` and `options` are those
-    /// with which it was taken.
+    /// Renews a lock until the guard is released or dropped. The client must just have taken it for
+    /// `duration` as part of a request ([`crate::WriteOp::lock`]), with the same `mode` and `options`.
     ///
     /// # Panics
-    /// Outside of a runtime.
+    /// Panics outside of a runtime.
     pub fn keep_lock(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -61,21 +60,21 @@ impl IoCtx {
     }
 }
 
-/// Whether an advisory lock is held. Outlives its guard; what it says then is how it was in the end.
+/// Whether an advisory lock is held. It may outlive the lock's guard, and then reports the final state.
 #[derive(Clone, Debug)]
 pub struct LockState {
     is_lost: watch::Receiver<Option<Errno>>,
 }
 
 impl LockState {
-    /// What the last try to renew the lock ended with, if it is lost; `None` as long as it is held, as far as
-    /// is known.
+    /// Returns the error of the last renewal if the lock is lost; `None` while the lock is held as far
+    /// as the client knows.
     pub fn lost(&self) -> Option<Errno> {
         *self.is_lost.borrow()
     }
 }
 
-/// An advisory lock that is held. Dropped, it is given up, without waiting for it.
+/// A held advisory lock. Dropping the guard releases it without waiting.
 #[derive(Debug)]
 #[must_use = "dropped, the lock is given up"]
 pub struct LockGuard {
@@ -86,40 +85,40 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
-    /// Waits until the lock is lost: it could not be renewed before its time was over, or somebody has broken
-    /// it. Says what the last try to renew it ended with.
+    /// Waits until the lock is lost: it was not renewed before it expired, or another client broke it.
+    /// Returns the error of the last renewal.
     pub async fn lost(&self) -> Errno {
         let mut is_lost = self.is_lost.clone();
         let lost = is_lost.wait_for(Option::is_some).await.ok().and_then(|errno| *errno);
-        // The task ends without saying so only with the client.
+        // The task ends without recording an error only if the client ends.
         lost.unwrap_or(Errno::ENOTCONN)
     }
 
-    /// Whether it is held, as far as is known.
+    /// Returns `true` while the lock is held as far as the client knows.
     pub fn is_held(&self) -> bool {
         self.is_lost.borrow().is_none()
     }
 
-    /// The same, for those who must not have the guard.
+    /// Returns the lock's state, for code that must not own the guard.
     pub fn state(&self) -> LockState {
         LockState { is_lost: self.is_lost.clone() }
     }
 
-    /// The cookie with which it was taken.
+    /// Returns the cookie of the lock.
     pub fn cookie(&self) -> &Name {
         &self.cookie
     }
 
-    /// Renews the lock no more, and leaves it as it is: for whoever has removed the object, and the lock with
-    /// it.
+    /// Stops renewing the lock and leaves it as it is. For a caller that has removed the object and the
+    /// lock with it.
     pub fn leave(self) {
         self.task.abort();
     }
 
-    /// Gives the lock up, and waits until that is done.
+    /// Releases the lock, and waits until that is done.
     ///
     /// # Errors
-    /// ENOENT: it was lost before.
+    /// ENOENT if the lock was already lost.
     pub async fn release(mut self) -> Result<(), Error> {
         drop(self.stop.take());
         (&mut self.task).await.unwrap_or(Err(Error::Shutdown))
@@ -156,10 +155,9 @@ impl Held {
                 renewed = tokio::time::timeout_at(until, self.renew()) => renewed,
             };
             match renewed {
-                // Its time begins when the OSD does it, which is after this.
+                // The OSD starts the lock's duration when it executes the renewal, which is after `asked`.
                 Ok(Ok(())) => until = asked + duration,
-                // Operations of this client end after a while (`rados_osd_op_timeout`): that says nothing
-                // about the lock.
+                // An operation times out after `rados_osd_op_timeout`. This says nothing about the lock.
                 Ok(Err(e)) if e.errno() == Errno::ETIMEDOUT => pause = PAUSE_MIN,
                 Ok(Err(e)) => {
                     lost.send_replace(Some(e.errno()));

@@ -8,53 +8,53 @@ use loligo_wire::{Decode, DecodeError, EntityAddr, EntityNum, Name, Reader, UTim
 use super::{IoCtx, WriteOp, decode};
 use crate::Error;
 
-/// How a lock is held.
+/// The mode of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockMode {
-    /// By one.
+    /// At most one holder.
     Exclusive,
-    /// By several, who all name the same tag.
+    /// Several holders, which all use the same tag.
     Shared,
 }
 
-/// What a lock is taken with.
+/// Options for taking a lock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LockOptions {
-    /// Tells one holding of a client from another.
+    /// Distinguishes several holds of one client.
     pub cookie: Name,
-    /// Who shares a lock must name the same.
+    /// All holders of a shared lock must use the same tag.
     pub tag: Name,
-    /// For people.
+    /// A description for people.
     pub description: Name,
-    /// How long it is held if it is not renewed; `None`: until it is given up.
+    /// Time after which the lock expires unless it is renewed; `None` means never.
     pub duration: Option<Duration>,
-    /// Whether whoever holds it already may take it again, for another `duration`.
+    /// Whether the current holder may take the lock again, for another `duration`.
     pub renew: bool,
 }
 
-/// Who holds a lock.
+/// A holder of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockHolder {
     /// The client.
     pub client: EntityNum,
-    /// Its cookie.
+    /// The cookie of its hold.
     pub cookie: Name,
-    /// Where it is.
+    /// The client's address.
     pub addr: EntityAddr,
-    /// What it says of itself.
+    /// The holder's description.
     pub description: Name,
-    /// When its time is over; `None`: never.
+    /// When the lock expires; `None` means never.
     pub expires: Option<std::time::SystemTime>,
 }
 
-/// A lock and who holds it.
+/// A lock and its holders.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockInfo {
-    /// How; `None` if nobody ever did.
+    /// The mode; `None` if the lock was never taken.
     pub mode: Option<LockMode>,
-    /// What who shares it must name.
+    /// The tag that shared holders must use.
     pub tag: Name,
-    /// Who.
+    /// The holders.
     pub holders: Vec<LockHolder>,
 }
 
@@ -65,10 +65,10 @@ const MAY_RENEW: u8 = 1;
 /// `LOCK_FLAG_MUST_RENEW`.
 const MUST_RENEW: u8 = 2;
 
-/// Advisory locks: they keep out only who asks for them too. They outlive the client that took them.
+/// Advisory locks: they exclude only clients that take them too. They outlive the client that took them.
 impl IoCtx {
-    /// Takes a lock. The object is made if there is none. EBUSY: somebody else holds it; EEXIST: this client
-    /// does.
+    /// Takes a lock. Creates the object if it does not exist. Fails with EBUSY if another holder has the
+    /// lock, and with EEXIST if this client has it.
     pub async fn lock(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -79,7 +79,8 @@ impl IoCtx {
         self.take_lock(oid.into(), name, mode, options, if options.renew { MAY_RENEW } else { 0 }).await
     }
 
-    /// Takes a lock again that this client holds, for another `duration`. ENOENT: it does not hold it.
+    /// Renews a lock that this client holds, for another `duration`. Fails with ENOENT if it does not
+    /// hold the lock.
     pub async fn renew_lock(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -101,7 +102,7 @@ impl IoCtx {
         self.exec_write(oid, "lock", "lock", &lock_input(name.as_ref(), mode, options, flags)).await
     }
 
-    /// Gives up a lock of this client. ENOENT: it does not hold it.
+    /// Releases a lock of this client. Fails with ENOENT if it does not hold the lock.
     pub async fn unlock(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -115,7 +116,7 @@ impl IoCtx {
         self.exec_write(oid, "lock", "unlock", &input).await
     }
 
-    /// Takes a lock away from whoever holds it.
+    /// Breaks a lock: takes it away from the given holder.
     pub async fn break_lock(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -131,7 +132,7 @@ impl IoCtx {
         self.exec_write(oid, "lock", "break_lock", &input).await
     }
 
-    /// A lock and who holds it.
+    /// Returns a lock and its holders.
     pub async fn lock_info(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -142,7 +143,7 @@ impl IoCtx {
         decode("cls_lock_get_info_reply", &out, LockInfo::decode)
     }
 
-    /// The names of an object's locks, also of those that nobody holds now.
+    /// Returns the names of an object's locks, including locks without a holder.
     pub async fn locks(&self, oid: impl Into<Vec<u8>>) -> Result<Vec<Name>, Error> {
         let out = self.exec(oid, "lock", "list_locks", &[]).await?;
         decode("cls_lock_list_locks_reply", &out, |r| {
@@ -151,7 +152,7 @@ impl IoCtx {
     }
 }
 
-/// Locks as a part of a request.
+/// Taking locks as part of a request.
 impl WriteOp {
     /// Takes a lock, as [`IoCtx::lock`] does.
     pub fn lock(self, name: impl AsRef<[u8]>, mode: LockMode, options: &LockOptions) -> Self {

@@ -37,40 +37,39 @@ use self::snaps::SnapContext;
 pub use self::watch::{Confirmation, Notification, Notified, Watch, WatchNews, WatcherId};
 pub use self::write_op::WriteOp;
 
-/// A pool, with a namespace and a locator key, in which objects are named. Cheap to clone.
+/// A pool with a namespace and a locator key, in which objects are named. Cheap to clone.
 ///
-/// Names of objects, namespaces, keys and attributes are bytes. An operation is sent when its future is first
-/// polled; operations on the same object that are polled one after the other are executed in that order. A
-/// future that is dropped before its end gives the operation up: whether it was executed is not known then.
+/// Names of objects, namespaces, keys and attributes are bytes. An operation is sent when its future is
+/// first polled. Operations on one object are executed in the order in which their futures were first
+/// polled. Dropping an unfinished future cancels the operation; whether it was executed is then unknown.
 #[derive(Clone, Debug)]
 pub struct IoCtx {
     rados: Rados,
     locator: ObjectLocator,
-    /// What is read: the objects as they are, or as they were.
+    /// The snapshot to read, or the current state of the objects.
     snapid: SnapId,
-    /// What is told with each write.
+    /// The snapshot context sent with each write.
     snapc: Option<Arc<SnapContext>>,
     read_from: ReadFrom,
     when_full: WhenFull,
 }
 
-/// Which copy of an object answers what is read from a replicated pool.
+/// Which copy of an object serves reads from a replicated pool.
 ///
-/// Copies are equal, but for changes that are on their way to them: what a write has acknowledged is in all
-/// of them.
+/// All copies have every acknowledged write. They may differ in writes that are still in progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadFrom {
-    /// The primary's, as all changes are made there.
+    /// The primary's, where all changes are made.
     #[default]
     Primary,
-    /// Each in turn.
+    /// Each copy in turn.
     Balanced,
-    /// The nearest, by `crush_location` and the cluster's CRUSH map.
+    /// The nearest copy, by `crush_location` and the cluster's CRUSH map.
     Nearest,
 }
 
 impl ReadFrom {
-    /// What an OSD has to be told; nothing, if some of the operations are the primary's business.
+    /// Returns the flags to send; none if one of the operations must go to the primary.
     fn flags(self, ops: &[OsdOp]) -> OsdFlags {
         let reads = |op: &OsdOp| {
             matches!(
@@ -100,16 +99,17 @@ impl ReadFrom {
     }
 }
 
-/// What is known of an object.
+/// Size and modification time of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObjectStat {
-    /// Its length in bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// When it was last changed, by the clock of whoever changed it.
+    /// Time of the last change, by the clock of the client that made it.
     pub mtime: SystemTime,
 }
 
-/// Every write since kraken is answered when it is durable, and every client since hammer knows redirects.
+/// Flags of every request. Since kraken every write is acknowledged when it is durable (ONDISK), and
+/// since hammer every client supports redirects.
 const ALWAYS: OsdFlags = OsdFlags::ONDISK.union(OsdFlags::KNOWN_REDIR).union(OsdFlags::SUPPORTSPOOLEIO);
 
 impl Rados {
@@ -119,7 +119,7 @@ impl Rados {
         Ok(self.ioctx_by_id(id))
     }
 
-    /// Opens a pool by its number. If there is no such pool, operations on it end with ENOENT.
+    /// Opens a pool by its id. If the pool does not exist, operations on it fail with ENOENT.
     pub fn ioctx_by_id(&self, pool: PoolId) -> IoCtx {
         IoCtx::new(self.clone(), pool)
     }
@@ -137,80 +137,79 @@ impl IoCtx {
         }
     }
 
-    /// The client.
+    /// Returns the client.
     pub fn rados(&self) -> &Rados {
         &self.rados
     }
 
-    /// The pool.
+    /// Returns the pool's id.
     pub fn pool(&self) -> PoolId {
         self.locator.pool
     }
 
-    /// The bytes of which every write but an object's last must have a multiple, where the pool wants that:
-    /// one of coded chunks whose objects only grow (`rados_ioctx_pool_required_alignment2`). By the current
-    /// map.
+    /// Returns the alignment in bytes that every write but an object's last must have, if the pool
+    /// requires one: an erasure-coded pool whose objects only grow
+    /// (`rados_ioctx_pool_required_alignment2`). By the current map.
     pub fn required_alignment(&self) -> Option<u64> {
         let view = self.rados.core().objecter.view();
         let pool = view.map().pool(self.pool())?;
         pool.requires_aligned_append().then_some(u64::from(pool.stripe_width)).filter(|bytes| *bytes > 0)
     }
 
-    /// The namespace; empty is the default one.
+    /// Returns the namespace; empty is the default one.
     pub fn namespace(&self) -> &[u8] {
         &self.locator.nspace
     }
 
-    /// The same pool with another namespace; empty is the default one.
+    /// Returns the same pool with another namespace; empty is the default one.
     pub fn with_namespace(&self, nspace: impl Into<Vec<u8>>) -> Self {
         let locator = ObjectLocator { nspace: nspace.into(), ..self.locator.clone() };
         Self { locator, ..self.clone() }
     }
 
-    /// The same, with changes that do not simply wait where the cluster, or the pool, is full.
+    /// Returns the same context with another policy for writes to a full cluster or pool.
     pub fn with_when_full(&self, when_full: WhenFull) -> Self {
         Self { when_full, ..self.clone() }
     }
 
-    /// The same pool and namespace with a locator key: objects are placed by it instead of by their names.
-    /// Empty: by name.
+    /// Returns the same pool and namespace with a locator key: objects are placed by the key instead of
+    /// by name. An empty key means by name.
     pub fn with_locator(&self, key: impl Into<Vec<u8>>) -> Self {
         let locator = ObjectLocator { key: key.into(), ..self.locator.clone() };
         Self { locator, ..self.clone() }
     }
 
-    /// The same, with what is read coming from other copies than the primary's. Calls of object classes,
-    /// watches, listings and what an object's snapshots are stay the primary's business. Another copy may not
-    /// have writes yet that were not acknowledged: who wants to read behind a write of his own waits for its
-    /// answer first.
+    /// Returns the same context with reads from other copies than the primary's. Object class calls, watches,
+    /// listings and snapshot listings still go to the primary. Another copy may lack writes that are not
+    /// acknowledged yet: to read its own write, a client waits for the write's acknowledgement first.
     pub fn reading_from(&self, read_from: ReadFrom) -> Self {
         Self { read_from, ..self.clone() }
     }
 }
 
-/// Bytes.
+/// Object data.
 impl IoCtx {
-    /// Reads `len` bytes at `offset`, fewer if the object ends before; `len` 0 reads to the end.
+    /// Reads `len` bytes at `offset`, or fewer if the object ends before. `len` 0 reads to the end.
     pub async fn read(&self, oid: impl Into<Vec<u8>>, offset: u64, len: u64) -> Result<Bytes, Error> {
         self.read_one(oid.into(), OsdOp::read(offset, len)).await
     }
 
-    /// Writes `data` at `offset`. The object is made if there is none, and grows as needed.
+    /// Writes `data` at `offset`. Creates the object if it does not exist; grows it as needed.
     pub async fn write(&self, oid: impl Into<Vec<u8>>, offset: u64, data: Bytes) -> Result<(), Error> {
         self.write_one(oid.into(), OsdOp::write(offset, data)).await
     }
 
-    /// Makes `data` all that is in the object. The object is made if there is none.
+    /// Replaces the object's data with `data`. Creates the object if it does not exist.
     pub async fn write_full(&self, oid: impl Into<Vec<u8>>, data: Bytes) -> Result<(), Error> {
         self.write_one(oid.into(), OsdOp::write_full(data)).await
     }
 
-    /// Writes `data` at the object's end, exactly once. The object is made if there is none.
+    /// Appends `data` to the object, exactly once. Creates the object if it does not exist.
     pub async fn append(&self, oid: impl Into<Vec<u8>>, data: Bytes) -> Result<(), Error> {
         self.write_one(oid.into(), OsdOp::append(data)).await
     }
 
-    /// Makes an empty object; if there is one already it fails with EEXIST if `exclusive`, else does nothing.
+    /// Creates an empty object. If it exists, fails with EEXIST if `exclusive`, otherwise does nothing.
     pub async fn create(&self, oid: impl Into<Vec<u8>>, exclusive: bool) -> Result<(), Error> {
         self.write_one(oid.into(), OsdOp::create(exclusive)).await
     }
@@ -220,18 +219,18 @@ impl IoCtx {
         self.write_one(oid.into(), OsdOp::new(OpCode::DELETE)).await
     }
 
-    /// Cuts an object off at `size` bytes, or extends it with zeros.
+    /// Truncates an object to `size` bytes, or extends it with zeros.
     pub async fn truncate(&self, oid: impl Into<Vec<u8>>, size: u64) -> Result<(), Error> {
         self.write_one(oid.into(), OsdOp::truncate(size)).await
     }
 
-    /// Makes `len` bytes at `offset` zero. The object does not grow.
+    /// Zeroes `len` bytes at `offset`. The object does not grow.
     pub async fn zero(&self, oid: impl Into<Vec<u8>>, offset: u64, len: u64) -> Result<(), Error> {
         self.write_one(oid.into(), OsdOp::zero(offset, len)).await
     }
 
-    /// Which parts of a range of an object hold something, as the OSD's store says: offsets and lengths. What
-    /// they do not cover reads as zeros.
+    /// Returns the allocated parts of a range of an object as offsets and lengths, as the OSD's store
+    /// reports them. The rest reads as zeros.
     pub async fn extents(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -243,7 +242,7 @@ impl IoCtx {
         decode("the output of mapext", &out, |r| r.get())
     }
 
-    /// Size and modification time.
+    /// Returns size and modification time.
     pub async fn stat(&self, oid: impl Into<Vec<u8>>) -> Result<ObjectStat, Error> {
         let out = self.read_one(oid.into(), OsdOp::new(OpCode::STAT)).await?;
         decode("the output of stat", &out, |r| {
@@ -254,18 +253,18 @@ impl IoCtx {
 
 /// Extended attributes.
 impl IoCtx {
-    /// The value of an attribute; ENODATA if the object has none of that name.
+    /// Returns the value of an attribute; ENODATA if the object does not have it.
     pub async fn xattr(&self, oid: impl Into<Vec<u8>>, name: impl AsRef<[u8]>) -> Result<Bytes, Error> {
         self.read_one(oid.into(), OsdOp::xattr(OpCode::GETXATTR, name.as_ref(), b"", 0, 0)).await
     }
 
-    /// All attributes, by name.
+    /// Returns all attributes, by name.
     pub async fn xattrs(&self, oid: impl Into<Vec<u8>>) -> Result<BTreeMap<Vec<u8>, Bytes>, Error> {
         let out = self.read_one(oid.into(), OsdOp::new(OpCode::GETXATTRS)).await?;
         decode("the output of getxattrs", &out, |r| r.get())
     }
 
-    /// Sets an attribute. The object is made if there is none.
+    /// Sets an attribute. Creates the object if it does not exist.
     pub async fn set_xattr(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -275,20 +274,20 @@ impl IoCtx {
         self.write_one(oid.into(), OsdOp::xattr(OpCode::SETXATTR, name.as_ref(), value.as_ref(), 0, 0)).await
     }
 
-    /// Removes an attribute; ENODATA if the object has none of that name.
+    /// Removes an attribute; ENODATA if the object does not have it.
     pub async fn remove_xattr(&self, oid: impl Into<Vec<u8>>, name: impl AsRef<[u8]>) -> Result<(), Error> {
         self.write_one(oid.into(), OsdOp::xattr(OpCode::RMXATTR, name.as_ref(), b"", 0, 0)).await
     }
 }
 
-/// Several operations at once, and listing.
+/// Compound operations, and listing.
 impl IoCtx {
-    /// Executes the operations of `op` on one object, all or none.
+    /// Executes the operations of `op` on one object atomically: all or none.
     pub async fn operate(&self, oid: impl Into<Vec<u8>>, op: WriteOp) -> Result<(), Error> {
         self.perform(oid.into(), op.into_ops(), OsdFlags::WRITE).await.map(drop)
     }
 
-    /// The same; returns what each operation answered, at most 64 bytes of each
+    /// Like `operate`, and returns each operation's output, at most 64 bytes each
     /// (`osd_max_write_op_reply_len`).
     pub async fn operate_returning(
         &self,
@@ -299,7 +298,7 @@ impl IoCtx {
         Ok(reply.outs.into_iter().map(Answer::from).collect())
     }
 
-    /// Executes the reading operations of `op` on one object, in one state of it. Returns what each answered.
+    /// Executes the reads of `op` on one state of one object. Returns each operation's output.
     pub async fn operate_read(&self, oid: impl Into<Vec<u8>>, op: ReadOp) -> Result<Vec<Answer>, Error> {
         let reply = self.perform(oid.into(), op.into_ops(), OsdFlags::READ).await?;
         Ok(reply.outs.into_iter().map(Answer::from).collect())
@@ -316,7 +315,7 @@ impl IoCtx {
         self.read_one(oid.into(), OsdOp::call(class, method, input)).await
     }
 
-    /// Calls a method of an object class that writes, and whose output is of no interest.
+    /// Calls an object class method that writes, and discards its output.
     pub async fn exec_write(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -327,17 +326,17 @@ impl IoCtx {
         self.write_one(oid.into(), OsdOp::call(class, method, input)).await
     }
 
-    /// The objects of this context's namespace, in the pool's order.
+    /// Lists the objects of this context's namespace, in the pool's order.
     pub fn objects(&self) -> ObjectList {
         ObjectList::new(self.clone(), ListCursor::start(), ListCursor::end())
     }
 
-    /// The objects of all namespaces, in the pool's order.
+    /// Lists the objects of all namespaces, in the pool's order.
     pub fn objects_of_all_namespaces(&self) -> ObjectList {
         self.with_namespace(list::ALL_NAMESPACES).objects()
     }
 
-    /// The objects from a place on where a listing was.
+    /// Lists the objects from the position of an earlier listing on.
     pub fn objects_from(&self, cursor: ListCursor) -> ObjectList {
         ObjectList::new(self.clone(), cursor, ListCursor::end())
     }
@@ -351,9 +350,9 @@ impl IoCtx {
         self.perform(oid, smallvec![op], OsdFlags::READ).map(move |reply| reply.map(data))
     }
 
-    /// Not an `async fn`: the request moves to the heap at once, instead of into each of the futures around
-    /// it. Nor are its callers, nor do they have blocks: those would have room for the future that they are
-    /// given and for the same one when it is waited for.
+    /// Not an `async fn`, so that the request moves to the heap at once instead of into each enclosing
+    /// future. The callers are not `async` either and have no `async` blocks: such a block has room for
+    /// the future twice, once as an argument and once while it is awaited.
     fn perform(
         &self,
         oid: Vec<u8>,
@@ -366,12 +365,12 @@ impl IoCtx {
         }
     }
 
-    /// The request with what this context says of it.
+    /// Builds the request with this context's snapshots, flags and locator.
     fn request(&self, oid: Vec<u8>, ops: Ops, mode: OsdFlags) -> Result<MOSDOp, Errno> {
         if oid.is_empty() {
             return Err(Errno::EINVAL);
         }
-        // Stock clients count modulo 65,536 and send what no OSD can read.
+        // Stock clients count modulo 65,536 and send a request that no OSD can decode.
         if ops.len() > MOSDOp::OPS_MAX {
             return Err(Errno::EMSGSIZE);
         }
@@ -392,14 +391,14 @@ impl IoCtx {
         Ok(request)
     }
 
-    /// Whatever was answered.
+    /// Sends a request and returns the reply, whatever its result.
     fn submit(&self, request: MOSDOp) -> impl Future<Output = Result<OsdReply, Error>> + use<'_> {
         let objecter = &self.rados.core().objecter;
         objecter.perform(objecter.prepare(request))
     }
 }
 
-/// A request's failure as an error.
+/// Converts the result of a failed request to an error.
 fn succeeded(reply: OsdReply) -> Result<OsdReply, Error> {
     match Errno::from_result(reply.result) {
         None => Ok(reply),
@@ -407,7 +406,7 @@ fn succeeded(reply: OsdReply) -> Result<OsdReply, Error> {
     }
 }
 
-/// Reads an operation's output.
+/// Decodes an operation's output.
 fn decode<T>(
     what: &'static str,
     out: &[u8],

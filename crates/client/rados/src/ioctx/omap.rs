@@ -1,4 +1,4 @@
-//! An object's ordered map of keys and values, and its header.
+//! An object's omap: its ordered map of keys and values, and the header.
 
 use std::collections::BTreeMap;
 
@@ -9,13 +9,13 @@ use loligo_wire::message::osd::{OmapKeys, OmapPairs, OpCode, OsdOp};
 use super::{IoCtx, WriteOp, decode};
 use crate::Error;
 
-/// Keys asked for at a time; an OSD may give fewer (`osd_max_omap_entries_per_request`, 1,024 by default).
+/// Keys requested at a time; an OSD may return fewer (`osd_max_omap_entries_per_request`, 1,024 by default).
 const BATCH: u64 = 1024;
 
-/// The object's map ("omap").
+/// The object's omap.
 impl IoCtx {
-    /// Keys and values whose keys begin with `prefix`, in order. What is set and removed meanwhile may be
-    /// seen or not.
+    /// Streams the pairs whose keys begin with `prefix`, in order. Keys set or removed during the
+    /// iteration may or may not appear.
     pub fn omap(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -34,7 +34,8 @@ impl IoCtx {
         .boxed()
     }
 
-    /// At most `max` pairs behind the key `after` whose keys begin with `prefix`, and whether there are more.
+    /// Returns at most `max` pairs after the key `after` whose keys begin with `prefix`, and whether
+    /// there are more.
     pub async fn omap_page(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -47,7 +48,7 @@ impl IoCtx {
         decode("a part of a map", &out, |r| OmapPairs::from_answer(r.rest()))
     }
 
-    /// At most `max` keys behind the key `after`, and whether there are more.
+    /// Returns at most `max` keys after the key `after`, and whether there are more.
     pub async fn omap_keys(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -58,7 +59,7 @@ impl IoCtx {
         decode("a part of a map's keys", &out, |r| OmapKeys::from_answer(r.rest()))
     }
 
-    /// Those of the keys that are there, with their values.
+    /// Returns the values of the given keys; missing keys are left out.
     pub async fn omap_values<K: AsRef<[u8]>>(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -68,7 +69,7 @@ impl IoCtx {
         decode("values of a map", &out, |r| r.get())
     }
 
-    /// Sets keys. The object is made if there is none.
+    /// Sets keys. Creates the object if it does not exist.
     pub async fn set_omap<K: AsRef<[u8]>>(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -77,7 +78,7 @@ impl IoCtx {
         self.write_one(oid.into(), OsdOp::omap_set(pairs)).await
     }
 
-    /// Removes keys, those that are there.
+    /// Removes keys; missing keys are ignored.
     pub async fn remove_omap_keys<K: AsRef<[u8]>>(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -86,7 +87,7 @@ impl IoCtx {
         self.write_one(oid.into(), OsdOp::omap_remove(keys)).await
     }
 
-    /// Removes the keys from `from` on that are less than `until`.
+    /// Removes the keys in `from..until`.
     pub async fn remove_omap_range(
         &self,
         oid: impl Into<Vec<u8>>,
@@ -101,12 +102,12 @@ impl IoCtx {
         self.write_one(oid.into(), OsdOp::new(OpCode::OMAPCLEAR)).await
     }
 
-    /// The header; empty if none was set.
+    /// Returns the header; empty if none was set.
     pub async fn omap_header(&self, oid: impl Into<Vec<u8>>) -> Result<Bytes, Error> {
         self.read_one(oid.into(), OsdOp::new(OpCode::OMAPGETHEADER)).await
     }
 
-    /// Sets the header. The object is made if there is none.
+    /// Sets the header. Creates the object if it does not exist.
     pub async fn set_omap_header(&self, oid: impl Into<Vec<u8>>, header: Bytes) -> Result<(), Error> {
         self.operate(oid, WriteOp::new().set_omap_header(header)).await
     }

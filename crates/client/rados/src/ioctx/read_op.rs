@@ -1,4 +1,4 @@
-//! Requests of several operations that read an object.
+//! Requests of several reads of one object.
 
 use std::collections::BTreeMap;
 
@@ -12,8 +12,8 @@ use super::{ObjectStat, decode, write_op};
 use crate::Error;
 use crate::error::Errno;
 
-/// Operations that read one object in one state of it. The answers come in the order in which they were
-/// added.
+/// Operations that read one state of one object. Their outputs come in the order in which the operations
+/// were added.
 #[derive(Clone, Debug, Default)]
 #[must_use = "nothing happens before it is given to IoCtx::operate_read"]
 pub struct ReadOp {
@@ -21,23 +21,23 @@ pub struct ReadOp {
 }
 
 impl ReadOp {
-    /// No operation yet.
+    /// Creates a request without operations.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Any operation.
+    /// Adds any operation.
     pub fn op(mut self, op: OsdOp) -> Self {
         self.ops.push(op);
         self
     }
 
-    /// Lets the whole go on if the operation added last fails.
+    /// Lets the request continue if the operation added last fails.
     pub fn may_fail(self) -> Self {
         self.flags(OpFlags::FAILOK)
     }
 
-    /// Adds flags to the operation added last, such as hints how its data will be used.
+    /// Adds flags to the operation added last, such as hints about how its data will be used.
     pub fn flags(mut self, flags: OpFlags) -> Self {
         if let Some(last) = self.ops.last_mut() {
             last.flags |= flags;
@@ -45,23 +45,22 @@ impl ReadOp {
         self
     }
 
-    /// ERANGE if the object is newer than this version, EOVERFLOW if it is older.
+    /// Fails with ERANGE if the object is newer than this version, and with EOVERFLOW if it is older.
     pub fn assert_version(self, version: u64) -> Self {
         self.op(OsdOp::assert_ver(version))
     }
 
-    /// ECANCELED unless the attribute compares so with `value`: as `value` OP what is stored.
+    /// Fails with ECANCELED unless `value` `cmp` `stored` holds, where `stored` is the attribute's value.
     pub fn compare_xattr(self, name: impl AsRef<[u8]>, cmp: CmpOp, value: impl AsRef<[u8]>) -> Self {
         self.op(write_op::compare_xattr(name.as_ref(), cmp, value.as_ref()))
     }
 
-    /// ECANCELED unless the value of the key in the object's map compares so with `value`: as the stored one
-    /// OP `value`.
+    /// Fails with ECANCELED unless `stored` `cmp` `value` holds, where `stored` is the key's omap value.
     pub fn compare_omap(self, key: impl AsRef<[u8]>, cmp: CmpOp, value: Bytes) -> Self {
         self.op(OsdOp::omap_compare([(key, cmp, value)]))
     }
 
-    /// Fails with −(4095 + the place of the first byte that differs) unless these bytes are at `offset`.
+    /// Fails with −(4095 + the position of the first differing byte) unless `data` is at `offset`.
     pub fn compare_bytes(self, offset: u64, data: Bytes) -> Self {
         self.op(write_op::compare_bytes(offset, data))
     }
@@ -71,54 +70,54 @@ impl ReadOp {
         self.op(OsdOp::read(offset, len))
     }
 
-    /// Reads what is not a hole of a range: see [`Answer::sparse`].
+    /// Reads the parts of a range that are not holes: see [`Answer::sparse`].
     pub fn sparse_read(self, offset: u64, len: u64) -> Self {
         let extent = Extent { offset, length: len, ..Extent::default() };
         self.op(OsdOp::with_extent(OpCode::SPARSE_READ, extent, Bytes::new()))
     }
 
-    /// Checksums of a range, by the OSD: see [`Checksum`] and [`Answer::checksums`].
+    /// Has the OSD compute checksums of a range: see [`Checksum`] and [`Answer::checksums`].
     pub fn checksum(self, checksum: Checksum) -> Self {
         self.op(checksum.into_op())
     }
 
-    /// Size and modification time: see [`Answer::stat`].
+    /// Reads size and modification time: see [`Answer::stat`].
     pub fn stat(self) -> Self {
         self.op(OsdOp::new(OpCode::STAT))
     }
 
-    /// An extended attribute.
+    /// Reads an extended attribute.
     pub fn xattr(self, name: impl AsRef<[u8]>) -> Self {
         self.op(OsdOp::xattr(OpCode::GETXATTR, name.as_ref(), b"", 0, 0))
     }
 
-    /// All extended attributes: see [`Answer::map`].
+    /// Reads all extended attributes: see [`Answer::map`].
     pub fn xattrs(self) -> Self {
         self.op(OsdOp::new(OpCode::GETXATTRS))
     }
 
-    /// At most `max` pairs of the object's map behind the key `after` whose keys begin with `prefix`: see
+    /// Reads at most `max` omap pairs after the key `after` whose keys begin with `prefix`: see
     /// [`Answer::omap`].
     pub fn omap(self, after: impl AsRef<[u8]>, prefix: impl AsRef<[u8]>, max: u64) -> Self {
         self.op(OsdOp::omap_values(after.as_ref(), max, prefix.as_ref()))
     }
 
-    /// At most `max` keys of the object's map behind the key `after`: see [`Answer::omap_keys`].
+    /// Reads at most `max` omap keys after the key `after`: see [`Answer::omap_keys`].
     pub fn omap_keys(self, after: impl AsRef<[u8]>, max: u64) -> Self {
         self.op(OsdOp::omap_keys(after.as_ref(), max))
     }
 
-    /// Those of the keys that are in the object's map, with their values: see [`Answer::map`].
+    /// Reads the omap values of the given keys; missing keys are left out: see [`Answer::map`].
     pub fn omap_values<K: AsRef<[u8]>>(self, keys: impl IntoIterator<Item = K>) -> Self {
         self.op(OsdOp::omap_values_by_keys(keys))
     }
 
-    /// The header of the object's map.
+    /// Reads the omap header.
     pub fn omap_header(self) -> Self {
         self.op(OsdOp::new(OpCode::OMAPGETHEADER))
     }
 
-    /// Calls a method of an object class that only reads.
+    /// Calls an object class method that only reads.
     pub fn exec(self, class: &str, method: &str, input: &[u8]) -> Self {
         self.op(OsdOp::call(class, method, input))
     }
@@ -128,27 +127,27 @@ impl ReadOp {
     }
 }
 
-/// Which checksums an OSD computes.
+/// Parameters of a checksum computation by an OSD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checksum {
-    /// How.
+    /// The algorithm.
     pub kind: ChecksumKind,
-    /// What each begins with.
+    /// Initial value of each checksum.
     pub seed: u64,
-    /// First byte.
+    /// Offset of the first byte.
     pub offset: u64,
-    /// Bytes; 0 is "to the end".
+    /// Length in bytes; 0 means to the end.
     pub len: u64,
-    /// Bytes under each checksum; 0 makes one of all.
+    /// Bytes covered by each checksum; 0 computes a single checksum.
     pub chunk: u32,
 }
 
-/// How a checksum is computed.
+/// A checksum algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChecksumKind {
-    /// xxHash of 32 bits.
+    /// 32-bit xxHash.
     XxHash32,
-    /// xxHash of 64 bits.
+    /// 64-bit xxHash.
     XxHash64,
     /// CRC-32C.
     Crc32c,
@@ -166,12 +165,12 @@ impl Checksum {
     }
 }
 
-/// What one operation of a request answered.
+/// The result of one operation of a request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
-    /// 0 or more, or a negative errno: then the operation was allowed to fail.
+    /// 0 or more, or a negative errno if the operation was allowed to fail.
     pub result: i32,
-    /// Its output.
+    /// The operation's output.
     pub data: Bytes,
 }
 
@@ -193,29 +192,30 @@ impl Answer {
         }
     }
 
-    /// The output of [`ReadOp::stat`].
+    /// Decodes the output of [`ReadOp::stat`].
     pub fn stat(&self) -> Result<ObjectStat, Error> {
         self.read("the output of stat", |r| {
             Ok(ObjectStat { size: r.u64()?, mtime: r.get::<UTime>()?.to_system() })
         })
     }
 
-    /// Names and values, as several operations answer.
+    /// Decodes names and values, the output of several operations.
     pub fn map(&self) -> Result<BTreeMap<Bytes, Bytes>, Error> {
         self.read("names and values", |r| r.get())
     }
 
-    /// The output of [`ReadOp::omap`].
+    /// Decodes the output of [`ReadOp::omap`].
     pub fn omap(&self) -> Result<OmapPairs, Error> {
         self.read("a part of a map", |r| OmapPairs::from_answer(r.rest()))
     }
 
-    /// The output of [`ReadOp::omap_keys`].
+    /// Decodes the output of [`ReadOp::omap_keys`].
     pub fn omap_keys(&self) -> Result<OmapKeys, Error> {
         self.read("a part of a map's keys", |r| OmapKeys::from_answer(r.rest()))
     }
 
-    /// The output of [`ReadOp::sparse_read`]: ranges that hold something, with where they begin.
+    /// Decodes the output of [`ReadOp::sparse_read`]: the data of the ranges that are not holes, each
+    /// with its offset.
     pub fn sparse(&self) -> Result<Vec<(u64, Bytes)>, Error> {
         let (extents, data): (Vec<(u64, u64)>, Bytes) = self.read("ranges", |r| Ok((r.get()?, r.get()?)))?;
         let mut rest = data;
@@ -227,7 +227,7 @@ impl Answer {
         ranges.ok_or(Error::Os(Errno::EIO))
     }
 
-    /// The output of [`ReadOp::checksum`], of whatever kind.
+    /// Decodes the output of [`ReadOp::checksum`] of the given kind.
     pub fn checksums(&self, kind: ChecksumKind) -> Result<Vec<u64>, Error> {
         self.read("checksums", |r| {
             let count = r.count(4)?;

@@ -1,4 +1,4 @@
-//! What scrubs have found.
+//! Findings of scrubs.
 
 use bytes::Bytes;
 use loligo_wire::message::osd::{
@@ -11,29 +11,29 @@ use smallvec::smallvec;
 use super::{ALWAYS, IoCtx};
 use crate::Error;
 
-/// Entries asked for at a time.
+/// Entries requested at a time.
 const BATCH: u64 = 256;
 
-/// What scrubs have found in a placement group.
+/// Findings of scrubs in a placement group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damaged<T> {
-    /// The map since which the same OSDs serve the group.
+    /// The epoch since which the same OSDs serve the group.
     pub interval: Epoch,
-    /// What is damaged.
+    /// The damaged items.
     pub found: Vec<T>,
 }
 
 impl IoCtx {
-    /// The objects of a placement group of the pool that scrubs have found damaged.
+    /// Returns the objects of one of the pool's placement groups that scrubs have found damaged.
     ///
     /// # Errors
-    /// ENOENT if the group was not scrubbed since its OSD has started; EAGAIN if it moves to others
-    /// meanwhile.
+    /// ENOENT if the group was not scrubbed since its OSD started; EAGAIN if the group moves to other
+    /// OSDs during the call.
     pub async fn inconsistent_objects(&self, seed: u32) -> Result<Damaged<DamagedObject>, Error> {
         self.damaged(seed, false, |object: &DamagedObject| object.object.clone()).await
     }
 
-    /// The objects of a placement group of the pool whose snapshots scrubs have found damaged.
+    /// Returns the objects of one of the pool's placement groups whose snapshots scrubs have found damaged.
     ///
     /// # Errors
     /// As [`inconsistent_objects`](Self::inconsistent_objects).

@@ -1,4 +1,4 @@
-//! Snapshots: of a whole pool, or of objects whose writers say so.
+//! Snapshots: of a whole pool, or managed by the writers of objects.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -11,7 +11,7 @@ use super::{IoCtx, WriteOp};
 use crate::Error;
 use crate::error::Errno;
 
-/// What writers tell of an object's snapshots.
+/// The snapshot context that writers send.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct SnapContext {
     pub(super) seq: SnapId,
@@ -25,24 +25,26 @@ pub struct PoolSnapshot {
     pub id: SnapId,
     /// Its name.
     pub name: Vec<u8>,
-    /// When it was made.
+    /// When it was created.
     pub made: SystemTime,
 }
 
-/// What a context reads and writes.
+/// Snapshots as seen by reads and writes of a context.
 impl IoCtx {
-    /// The same context, reading objects as they were at a snapshot. Writing through it fails with EROFS.
+    /// Returns the same context, reading objects as they were at a snapshot. Writes through it fail with
+    /// EROFS.
     pub fn at_snapshot(&self, snap: SnapId) -> Self {
         Self { snapid: snap, ..self.clone() }
     }
 
-    /// Whether objects are read as they were at a snapshot, so that nothing can be written.
+    /// Returns `true` if the context reads a snapshot, which makes it read-only.
     pub fn is_at_snapshot(&self) -> bool {
         self.snapid != SnapId::HEAD
     }
 
-    /// The same context with a snapshot context for writing: the newest snapshot's id, and the ids of all
-    /// that exist, newest first. An object that was not written since the newest one is kept as it was.
+    /// Returns the same context with a snapshot context for writes: the newest snapshot's id, and the
+    /// ids of all existing snapshots, newest first. The first write to an object after the newest
+    /// snapshot preserves its old state.
     ///
     /// # Errors
     /// EINVAL if the ids do not descend, or one is newer than `seq`.
@@ -57,8 +59,8 @@ impl IoCtx {
 }
 
 impl IoCtx {
-    /// Whether the pool is one in which clients manage snapshots themselves: at least one [was
-    /// made](Self::create_managed_snapshot).
+    /// Returns `true` if clients manage the pool's snapshots: at least one [was
+    /// created](Self::create_managed_snapshot).
     pub fn has_managed_snapshots(&self) -> bool {
         let view = self.rados.core().objecter.view();
         view.map()
@@ -67,12 +69,12 @@ impl IoCtx {
     }
 }
 
-/// Snapshots of the whole pool, which the monitors name. A pool has these or [managed
+/// Snapshots of the whole pool, which the monitors name. A pool has either these or [managed
 /// ones](IoCtx::create_managed_snapshot).
 impl IoCtx {
-    /// Makes a snapshot of all objects; EEXIST if there is one of that name.
+    /// Creates a snapshot of all objects; EEXIST if the name is in use.
     pub async fn create_snapshot(&self, name: &str) -> Result<(), Error> {
-        // The monitors have nothing against making what is there, nor against removing what is not.
+        // The monitors accept both creating a snapshot that exists and removing one that does not.
         self.rados.wait_for_latest_osdmap().await?;
         if self.snapshot(name).is_ok() {
             return Err(Errno::EEXIST.into());
@@ -80,14 +82,14 @@ impl IoCtx {
         self.rados.pool_op(self.pool(), PoolOpCode::CreateSnap, name, SnapId(0)).await.map(drop)
     }
 
-    /// Removes a snapshot; ENOENT if there is none of that name.
+    /// Removes a snapshot; ENOENT if the name does not exist.
     pub async fn remove_snapshot(&self, name: &str) -> Result<(), Error> {
         self.rados.wait_for_latest_osdmap().await?;
         self.snapshot(name)?;
         self.rados.pool_op(self.pool(), PoolOpCode::DeleteSnap, name, SnapId(0)).await.map(drop)
     }
 
-    /// The pool's snapshots, oldest first; ENOENT if there is no such pool.
+    /// Returns the pool's snapshots, oldest first; ENOENT if the pool does not exist.
     pub fn snapshots(&self) -> Result<Vec<PoolSnapshot>, Error> {
         let view = self.rados.core().objecter.view();
         let pool = view.map().pools.get(&self.pool()).ok_or(Errno::ENOENT)?;
@@ -99,33 +101,33 @@ impl IoCtx {
         Ok(pool.snaps.values().map(snapshot).collect())
     }
 
-    /// The snapshot of that name; ENOENT if there is none.
+    /// Returns the snapshot with this name; ENOENT if there is none.
     pub fn snapshot(&self, name: impl AsRef<[u8]>) -> Result<PoolSnapshot, Error> {
         let named = self.snapshots()?.into_iter().find(|snap| snap.name == name.as_ref());
         named.ok_or(Errno::ENOENT.into())
     }
 }
 
-/// Snapshots that writers manage: they ask for an id, and tell it with each write
+/// Snapshots that writers manage: they allocate an id, and send it with each write
 /// ([`IoCtx::with_snap_context`]).
 impl IoCtx {
-    /// A new id.
+    /// Allocates a snapshot id.
     pub async fn create_managed_snapshot(&self) -> Result<SnapId, Error> {
         let answer = self.rados.pool_op(self.pool(), PoolOpCode::CreateUnmanagedSnap, "", SnapId(0)).await?;
         super::decode("a snapshot's id", &answer, |r| Ok(SnapId(r.u64()?)))
     }
 
-    /// Removes a snapshot: what objects were then is given up.
+    /// Removes a snapshot. The objects' states at it are lost.
     pub async fn remove_managed_snapshot(&self, snap: SnapId) -> Result<(), Error> {
         self.rados.pool_op(self.pool(), PoolOpCode::DeleteUnmanagedSnap, "", snap).await.map(drop)
     }
 
-    /// Makes an object what it was at a snapshot; removes it if it was not there then.
+    /// Restores an object's state at a snapshot; removes the object if it did not exist then.
     pub async fn rollback(&self, oid: impl Into<Vec<u8>>, snap: SnapId) -> Result<(), Error> {
         self.operate(oid, WriteOp::new().rollback(snap)).await
     }
 
-    /// What an object was at its snapshots.
+    /// Returns an object's states at its snapshots.
     pub async fn object_snapshots(&self, oid: impl Into<Vec<u8>>) -> Result<ObjectSnaps, Error> {
         let all = self.at_snapshot(SnapId::DIR);
         let out = all.read_one(oid.into(), OsdOp::new(OpCode::LIST_SNAPS)).await?;

@@ -1,4 +1,4 @@
-//! Watching objects and notifying those who do.
+//! Watching objects, and notifying their watchers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,20 +22,21 @@ use crate::error::Errno;
 use crate::objecter::{Heard, Linger, Trouble};
 use loligo_cluster::Reason;
 
-/// How often a watch tells its OSD that it is alive (Ceph: `objecter_tick_interval`).
+/// Interval between a watch's pings to its OSD (Ceph: `objecter_tick_interval`).
 const PING_EVERY: Duration = Duration::from_secs(5);
 
 /// Watching and notifying.
 impl IoCtx {
-    /// Watches an object, which must exist: what others [notify](Self::notify) on it is heard from now on.
+    /// Watches an object, which must exist. The watch receives every [notification](Self::notify) of the
+    /// object from now on.
     ///
-    /// `timeout` is how long the object's OSD remembers the watch without a sign of life from us, in whole
-    /// seconds; zero is the OSD's default (`osd_client_watch_timeout`, 30 s). Connections that break and OSDs
-    /// that come and go are dealt with; if the OSD had to forget the watch meanwhile it is made anew, and
-    /// [`WatchNews::Missed`] is told.
+    /// `timeout` is how long the object's OSD keeps the watch without a ping, in whole seconds. Zero is
+    /// the OSD's default (`osd_client_watch_timeout`, 30 s). The watch survives lost connections and OSD
+    /// changes. If the OSD has dropped the watch meanwhile, the client registers it again and reports
+    /// [`WatchNews::Missed`].
     ///
     /// # Errors
-    /// ENOENT: there is no such object.
+    /// ENOENT if the object does not exist.
     pub async fn watch(&self, oid: impl Into<Vec<u8>>, timeout: Duration) -> Result<Watch, Error> {
         let timeout_s = u32::try_from(timeout.as_secs()).map_err(|_| Errno::EINVAL)?;
         let mut beginning = Beginning(Some(Keeper::new(self, oid.into(), timeout_s)));
@@ -49,14 +50,14 @@ impl IoCtx {
         Ok(Watch { ioctx: self.clone(), oid, linger, confirmation, stop: Some(stop), task, runtime })
     }
 
-    /// Tells all who watch an object something, and waits for their answers, at most `timeout` (in whole
-    /// seconds; zero is the OSD's default, `osd_default_notify_timeout`, 30 s). Nobody need watch.
+    /// Notifies all watchers of an object, and waits for their replies for at most `timeout` (in whole
+    /// seconds; zero is the OSD's default, `osd_default_notify_timeout`, 30 s). Watchers are not required.
     ///
-    /// If the OSD that gathers the answers is lost meanwhile, another one notifies again: watchers may hear
-    /// it twice.
+    /// If the OSD that collects the replies is lost, another OSD repeats the notification: watchers may
+    /// receive it twice.
     ///
     /// # Errors
-    /// ENOENT: there is no such object. That watchers did not answer in time is no error: see
+    /// ENOENT if the object does not exist. Watchers that do not reply in time are not an error: see
     /// [`Notified::missing`].
     pub async fn notify(
         &self,
@@ -67,7 +68,7 @@ impl IoCtx {
         let timeout_s = u32::try_from(timeout.as_secs()).map_err(|_| Errno::EINVAL)?;
         let oid = oid.into();
         let mut input = Writer::new();
-        input.u32(1); // a version that nobody looks at
+        input.u32(1); // a version that no OSD uses
         input.u32(timeout_s);
         input.put(&payload);
         let input = input.into_bytes();
@@ -89,20 +90,20 @@ impl IoCtx {
             tokio::select! {
                 biased;
                 msg = completion(linger, id) => return Notified::read(&msg?),
-                // Whoever was to tell us is gone.
+                // The OSD that would send the completion is gone.
                 _ = linger.troubled() => {}
             }
         }
     }
 
-    /// Who watches an object.
+    /// Returns an object's watchers.
     pub async fn watchers(&self, oid: impl Into<Vec<u8>>) -> Result<Vec<WatchItem>, Error> {
         let out = self.read_one(oid.into(), OsdOp::new(OpCode::LIST_WATCHERS)).await?;
         decode("the list of watchers", &out, |r| Ok(ListWatchersResponse::decode(r)?.entries))
     }
 }
 
-/// The message that all have answered a notification; those about earlier attempts are passed over.
+/// Waits for the completion of a notification. Completions of earlier attempts are skipped.
 async fn completion(linger: &Linger, id: u64) -> Result<MWatchNotify, Error> {
     loop {
         match linger.heard().await {
@@ -115,12 +116,12 @@ async fn completion(linger: &Linger, id: u64) -> Result<MWatchNotify, Error> {
     }
 }
 
-/// What watchers answered to a notification.
+/// The watchers' replies to a notification.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Notified {
-    /// The answers, by watch.
+    /// The replies, by watch.
     pub answers: BTreeMap<WatcherId, Bytes>,
-    /// Watches that did not answer in time.
+    /// Watches that did not reply in time.
     pub missing: Vec<WatcherId>,
 }
 
@@ -129,7 +130,7 @@ pub struct Notified {
 pub struct WatcherId {
     /// The client.
     pub client: GlobalId,
-    /// Its name for the watch.
+    /// The client's cookie for the watch.
     pub cookie: u64,
 }
 
@@ -137,7 +138,7 @@ impl Notified {
     fn read(msg: &MWatchNotify) -> Result<Self, Error> {
         let id = |(client, cookie): (u64, u64)| WatcherId { client: GlobalId(client), cookie };
         if msg.answers.is_empty() {
-            // Nobody watches; or an error, which a stock OSD tells without answers.
+            // No watchers, or an error, which a stock OSD reports without replies.
             return match Errno::from_result(msg.return_code) {
                 None => Ok(Self::default()),
                 Some(errno) => Err(errno.into()),
@@ -154,7 +155,7 @@ impl Notified {
     }
 }
 
-/// A watch. Dropped, it ends: the OSD is told, if it can be, without waiting for it.
+/// A watch. Dropping it unregisters it, without waiting and without reporting errors.
 #[derive(Debug)]
 pub struct Watch {
     ioctx: IoCtx,
@@ -166,27 +167,27 @@ pub struct Watch {
     runtime: Handle,
 }
 
-/// What a watch hears.
+/// An event of a watch.
 #[derive(Debug)]
 pub enum WatchNews {
-    /// Somebody has notified.
+    /// A notification was received.
     Notified(Notification),
-    /// Something may have been notified that was not heard: the OSD had forgotten the watch, and it was made
-    /// anew; or more came than was read.
+    /// Notifications may have been missed: the OSD had dropped the watch and it was registered again, or
+    /// more notifications arrived than were read.
     Missed,
 }
 
 impl Watch {
-    /// The client's name for the watch, by which it appears among [`IoCtx::watchers`].
+    /// Returns the client's cookie for the watch, which [`IoCtx::watchers`] lists.
     pub fn cookie(&self) -> u64 {
         self.linger.cookie
     }
 
-    /// Waits for what is heard next. May be dropped and called again.
+    /// Waits for the next event. Cancel safe.
     ///
     /// # Errors
-    /// The watch has ended by itself: ENOENT, the object is gone; [`Errno::EBLOCKLISTED`], the client is on
-    /// the blocklist; [`Error::Shutdown`].
+    /// The watch has ended: ENOENT if the object is gone, [`Errno::EBLOCKLISTED`] if the client is
+    /// blocklisted, [`Error::Shutdown`] at the client's end.
     pub async fn next(&mut self) -> Result<WatchNews, Error> {
         loop {
             match self.linger.heard().await {
@@ -196,7 +197,7 @@ impl Watch {
                 Heard::Message(_) => {}
                 Heard::Missed => return Ok(WatchNews::Missed),
                 Heard::Ended(why) => {
-                    // Whoever asks again hears it again.
+                    // The next call fails again.
                     self.linger.tell(Heard::Ended(Errno::ENOTCONN.into()));
                     return Err(why);
                 }
@@ -204,24 +205,25 @@ impl Watch {
         }
     }
 
-    /// How long ago the watch was known to be there: what was notified until then has been heard.
+    /// Returns how long ago the watch was last confirmed. All notifications sent before then have been
+    /// received.
     pub fn confirmed_before(&self) -> Duration {
         self.confirmation.age()
     }
 
-    /// The same for others: tells it as long as it is asked, and takes no lock.
+    /// Returns the confirmation for use by other threads: it stays readable, and reading takes no lock.
     pub fn confirmation(&self) -> Confirmation {
         self.confirmation.clone()
     }
 
-    /// Ends the watch and waits until the OSD knows it.
+    /// Unregisters the watch and waits for the OSD's acknowledgement.
     pub async fn unwatch(mut self) -> Result<(), Error> {
         drop(self.stop.take());
         (&mut self.task).await.unwrap_or(Err(Error::Shutdown))
     }
 }
 
-/// When a watch was last known to be there.
+/// The time at which a watch was last confirmed.
 #[derive(Clone, Debug)]
 pub struct Confirmation(Arc<Confirmed>);
 
@@ -237,9 +239,9 @@ impl Confirmation {
         Self(Arc::new(Confirmed { begun: Instant::now(), at: AtomicU64::new(0) }))
     }
 
-    /// How long ago that was: see [`Watch::confirmed_before`].
+    /// Returns how long ago the watch was confirmed: see [`Watch::confirmed_before`].
     pub fn age(&self) -> Duration {
-        // Relaxed, here and below: nothing else belongs to the time.
+        // Relaxed here and below: the time orders no other data.
         let at = Duration::from_micros(self.0.at.load(Ordering::Relaxed));
         self.0.begun.elapsed().saturating_sub(at)
     }
@@ -250,15 +252,15 @@ impl Confirmation {
     }
 }
 
-/// Something was notified. Whoever did waits for an answer, which is empty if this is dropped without one.
+/// A received notification. The notifier waits for a reply; dropping this sends an empty one.
 #[derive(Debug)]
 #[must_use = "whoever has notified waits for an answer"]
 pub struct Notification {
-    /// What.
+    /// The notifier's payload.
     pub payload: Bytes,
-    /// By whom.
+    /// The notifying client.
     pub notifier: GlobalId,
-    /// The OSD's number for it.
+    /// The OSD's id of the notification.
     pub id: u64,
     answer: Option<Box<Answering>>,
 }
@@ -279,7 +281,7 @@ impl Notification {
         Self { payload: msg.payload, notifier, id, answer: Some(answer) }
     }
 
-    /// Answers. Nobody tells whether the answer came in time.
+    /// Sends the reply. Whether it arrives in time is not reported.
     pub fn answer(mut self, answer: Bytes) {
         self.send(answer);
     }
@@ -304,7 +306,7 @@ impl Drop for Notification {
     }
 }
 
-/// A linger that is removed with this.
+/// Removes its linger when it is dropped.
 struct Enlisted {
     ioctx: IoCtx,
     linger: Arc<Linger>,
@@ -322,8 +324,8 @@ impl Drop for Enlisted {
     }
 }
 
-/// A watch that is being registered. If it is not known whether it is, when whoever waits is dropped or has
-/// waited too long, it is ended: an OSD that goes on with it would let those who notify wait for its answers.
+/// A watch whose registration is in progress. If the caller gives up or times out before the OSD confirms it,
+/// the watch is unregistered: otherwise notifiers would wait for a watcher that never replies.
 struct Beginning(Option<Keeper>);
 
 impl Beginning {
@@ -339,9 +341,9 @@ impl Beginning {
 
 impl Drop for Beginning {
     fn drop(&mut self) {
-        // Without a runtime everything has ended.
+        // Without a runtime the client has ended.
         if let (Some(keeper), Ok(runtime)) = (self.0.take(), Handle::try_current()) {
-            // Behind the request that registers it, if that is on its way.
+            // Queued behind the registration, if that is in flight.
             runtime.spawn(async move { keeper.tell_osd(WatchArgs::UNWATCH, 0).await });
         }
     }
@@ -365,7 +367,7 @@ impl Keeper {
         Self { _enlisted: enlisted, ioctx: ioctx.clone(), oid, linger, timeout_s, confirmation }
     }
 
-    /// Registers the watch where it belongs now.
+    /// Registers the watch with the OSD that serves the object now.
     async fn register(&self, op: u8, generation: u32) -> Result<(), Error> {
         self.ioctx.rados.core().objecter.aim(&self.linger, &self.ioctx.locator, &self.oid);
         self.tell_osd(op, generation).await
@@ -377,7 +379,8 @@ impl Keeper {
             let sent = Instant::now();
             let ops = smallvec![OsdOp::watch(args)];
             match self.ioctx.perform(self.oid.clone(), ops, OsdFlags::WRITE).await {
-                // It can be said twice; the OSD answers that it does not know the watch of this number.
+                // Repeating the request is harmless: the OSD replies that it does not know the watch of
+                // this global id.
                 Err(Error::NewIdentity) => {}
                 told => {
                     told?;
@@ -388,7 +391,7 @@ impl Keeper {
         }
     }
 
-    /// Until it is to stop, or there is nothing to watch any more.
+    /// Runs until the watch is stopped or there is nothing left to watch.
     async fn keep(self, mut stopped: oneshot::Receiver<()>) -> Result<(), Error> {
         let mut generation = 0;
         loop {
@@ -413,7 +416,7 @@ impl Keeper {
         }
     }
 
-    /// Tells the OSD now and then that we are there, until it knows nothing of us.
+    /// Pings the OSD until it replies that it does not know the watch.
     async fn ping(&self, generation: u32) -> Result<Trouble, Error> {
         loop {
             tokio::time::sleep(PING_EVERY).await;
@@ -425,7 +428,7 @@ impl Keeper {
         }
     }
 
-    /// Takes the watch up again if the object remembers it, else makes it anew.
+    /// Reconnects the watch if the object still has it, otherwise registers it again.
     async fn register_again(&self, trouble: Trouble, generation: u32) -> Result<(), Error> {
         if trouble == Trouble::Stale {
             match self.register(WatchArgs::RECONNECT, generation).await {
@@ -444,7 +447,7 @@ impl Keeper {
     }
 }
 
-/// Whether an OSD says that it knows no such watch.
+/// Returns `true` if the error says that the OSD does not know the watch.
 fn forgotten(e: &Error) -> bool {
     matches!(e, Error::Os(errno) if [Errno::ENOTCONN, Errno::ETIMEDOUT].contains(errno))
 }

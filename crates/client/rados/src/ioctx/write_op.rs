@@ -1,4 +1,4 @@
-//! Requests of several operations that change an object.
+//! Requests of several changes to one object.
 
 use bytes::Bytes;
 use loligo_wire::SnapId;
@@ -6,9 +6,10 @@ use loligo_wire::message::osd::{AllocHint, CmpOp, CopyFrom, Extent, OpCode, OpFl
 
 use super::IoCtx;
 
-/// Operations that change one object, all or none. They are executed in the order in which they were added.
+/// Operations that change one object atomically: all or none. They are executed in the order in which
+/// they were added.
 ///
-/// What they read (comparisons, class methods) is the object as it was before the first of them.
+/// Reads in the request (comparisons, class methods) see the object as it was before the first operation.
 #[derive(Clone, Debug, Default)]
 #[must_use = "nothing happens before it is given to IoCtx::operate"]
 pub struct WriteOp {
@@ -16,23 +17,23 @@ pub struct WriteOp {
 }
 
 impl WriteOp {
-    /// No operation yet.
+    /// Creates a request without operations.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Any operation.
+    /// Adds any operation.
     pub fn op(mut self, op: OsdOp) -> Self {
         self.ops.push(op);
         self
     }
 
-    /// Lets the whole go on if the operation added last fails.
+    /// Lets the request continue if the operation added last fails.
     pub fn may_fail(self) -> Self {
         self.flags(OpFlags::FAILOK)
     }
 
-    /// Adds flags to the operation added last, such as hints how its data will be used.
+    /// Adds flags to the operation added last, such as hints about how its data will be used.
     pub fn flags(mut self, flags: OpFlags) -> Self {
         if let Some(last) = self.ops.last_mut() {
             last.flags |= flags;
@@ -45,43 +46,42 @@ impl WriteOp {
     }
 }
 
-/// Conditions, without which nothing happens.
+/// Conditions: if one fails, the request changes nothing.
 impl WriteOp {
-    /// ENOENT if there is no object.
+    /// Fails with ENOENT if the object does not exist.
     pub fn assert_exists(self) -> Self {
         self.op(OsdOp::new(OpCode::STAT))
     }
 
-    /// ERANGE if the object is newer than this version, EOVERFLOW if it is older.
+    /// Fails with ERANGE if the object is newer than this version, and with EOVERFLOW if it is older.
     pub fn assert_version(self, version: u64) -> Self {
         self.op(OsdOp::assert_ver(version))
     }
 
-    /// ECANCELED unless the attribute compares so with `value`: as `value` OP what is stored.
+    /// Fails with ECANCELED unless `value` `cmp` `stored` holds, where `stored` is the attribute's value.
     pub fn compare_xattr(self, name: impl AsRef<[u8]>, cmp: CmpOp, value: impl AsRef<[u8]>) -> Self {
         self.op(compare_xattr(name.as_ref(), cmp, value.as_ref()))
     }
 
-    /// The same with the number that the attribute's text is.
+    /// Like `compare_xattr`, but compares numbers: the attribute's value is parsed as a decimal number.
     pub fn compare_xattr_number(self, name: impl AsRef<[u8]>, cmp: CmpOp, value: u64) -> Self {
         self.op(compare_xattr_number(name.as_ref(), cmp, value))
     }
 
-    /// ECANCELED unless the value of the key in the object's map compares so with `value`: as the stored one
-    /// OP `value`.
+    /// Fails with ECANCELED unless `stored` `cmp` `value` holds, where `stored` is the key's omap value.
     pub fn compare_omap(self, key: impl AsRef<[u8]>, cmp: CmpOp, value: Bytes) -> Self {
         self.op(OsdOp::omap_compare([(key, cmp, value)]))
     }
 
-    /// Fails with −(4095 + the place of the first byte that differs) unless these bytes are at `offset`.
+    /// Fails with −(4095 + the position of the first differing byte) unless `data` is at `offset`.
     pub fn compare_bytes(self, offset: u64, data: Bytes) -> Self {
         self.op(compare_bytes(offset, data))
     }
 }
 
-/// Bytes.
+/// Object data.
 impl WriteOp {
-    /// Makes the object; if there is one already it fails with EEXIST if `exclusive`.
+    /// Creates the object. If it exists, fails with EEXIST if `exclusive`.
     pub fn create(self, exclusive: bool) -> Self {
         self.op(OsdOp::create(exclusive))
     }
@@ -91,17 +91,18 @@ impl WriteOp {
         self.op(OsdOp::write(offset, data))
     }
 
-    /// Writes `data` over and over from `offset` on, `len` bytes in all, a multiple of its length.
+    /// Writes `data` repeatedly from `offset` on, `len` bytes in all. `len` is a multiple of the length
+    /// of `data`.
     pub fn write_same(self, offset: u64, len: u64, data: Bytes) -> Self {
         self.op(OsdOp::write_same(offset, len, data))
     }
 
-    /// Makes `data` all that is in the object.
+    /// Replaces the object's data with `data`.
     pub fn write_full(self, data: Bytes) -> Self {
         self.op(OsdOp::write_full(data))
     }
 
-    /// Writes `data` at the object's end.
+    /// Appends `data` to the object.
     pub fn append(self, data: Bytes) -> Self {
         self.op(OsdOp::append(data))
     }
@@ -116,30 +117,31 @@ impl WriteOp {
         self.op(OsdOp::truncate(size))
     }
 
-    /// Makes a range zero.
+    /// Zeroes a range.
     pub fn zero(self, offset: u64, len: u64) -> Self {
         self.op(OsdOp::zero(offset, len))
     }
 
-    /// Makes the object what another one of the pool is, as `source` sees it (its namespace, its snapshot),
-    /// with its attributes and its map. The source must have this version, unless it is 0.
+    /// Replaces the object with a copy of another object of the pool, with its attributes and omap.
+    /// `source` selects the namespace and the snapshot of the source. The source must have this version,
+    /// unless `version` is 0.
     pub fn copy_from(self, source: &IoCtx, oid: impl AsRef<[u8]>, version: u64) -> Self {
         let from = CopyFrom { snapid: source.snapid, src_version: version, ..CopyFrom::default() };
         self.op(OsdOp::copy_from(oid.as_ref(), &source.locator, from))
     }
 
-    /// Makes the object what it was at a snapshot; removes it if it was not there.
+    /// Restores the object's state at a snapshot; removes the object if it did not exist then.
     pub fn rollback(self, snap: SnapId) -> Self {
         self.op(OsdOp::rollback(snap))
     }
 
-    /// Says how large the object and a write to it will be, in bytes.
+    /// Hints at the expected size of the object and of writes to it, in bytes.
     pub fn set_alloc_hint(self, expected_object_size: u64, expected_write_size: u64) -> Self {
         self.op(OsdOp::set_alloc_hint(AllocHint { expected_object_size, expected_write_size, flags: 0 }))
     }
 }
 
-/// Attributes, the map, and methods.
+/// Attributes, the omap, and methods.
 impl WriteOp {
     /// Sets an extended attribute.
     pub fn set_xattr(self, name: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Self {
@@ -151,32 +153,32 @@ impl WriteOp {
         self.op(OsdOp::xattr(OpCode::RMXATTR, name.as_ref(), b"", 0, 0))
     }
 
-    /// Sets keys of the object's map.
+    /// Sets omap keys.
     pub fn set_omap<K: AsRef<[u8]>>(self, pairs: impl IntoIterator<Item = (K, Bytes)>) -> Self {
         self.op(OsdOp::omap_set(pairs))
     }
 
-    /// Removes keys of the object's map, those that are there.
+    /// Removes omap keys; missing keys are ignored.
     pub fn remove_omap_keys<K: AsRef<[u8]>>(self, keys: impl IntoIterator<Item = K>) -> Self {
         self.op(OsdOp::omap_remove(keys))
     }
 
-    /// Removes the keys from `from` on that are less than `until`.
+    /// Removes the omap keys in `from..until`.
     pub fn remove_omap_range(self, from: impl AsRef<[u8]>, until: impl AsRef<[u8]>) -> Self {
         self.op(OsdOp::omap_remove_range(from.as_ref(), until.as_ref()))
     }
 
-    /// Removes all keys and the header.
+    /// Removes all omap keys and the header.
     pub fn clear_omap(self) -> Self {
         self.op(OsdOp::new(OpCode::OMAPCLEAR))
     }
 
-    /// Sets the header of the object's map.
+    /// Sets the omap header.
     pub fn set_omap_header(self, header: Bytes) -> Self {
         self.op(OsdOp::new(OpCode::OMAPSETHEADER).with_data(header))
     }
 
-    /// Calls a method of an object class.
+    /// Calls an object class method.
     pub fn exec(self, class: &str, method: &str, input: &[u8]) -> Self {
         self.op(OsdOp::call(class, method, input))
     }

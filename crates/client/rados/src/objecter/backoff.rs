@@ -1,15 +1,15 @@
-//! Ranges of objects that an OSD has asked to leave alone for a while.
+//! Backoffs: ranges of objects for which an OSD asked the client to hold back requests.
 
 use loligo_wire::SpgId;
 use loligo_wire::message::osd::{HObject, MOSDBackoff};
 
-/// One of them.
+/// A backoff.
 #[derive(Debug)]
 pub(super) struct Backoff {
     pgid: SpgId,
     id: u64,
     begin: HObject,
-    /// Not in the range, unless it equals `begin`.
+    /// Exclusive, unless it equals `begin`.
     end: HObject,
 }
 
@@ -18,12 +18,12 @@ impl Backoff {
         Self { pgid: msg.pgid, id: msg.id, begin: msg.begin.clone(), end: msg.end.clone() }
     }
 
-    /// Whether `msg` is about this one.
+    /// Returns `true` if `msg` concerns this backoff.
     pub(super) fn is(&self, msg: &MOSDBackoff) -> bool {
         self.pgid == msg.pgid && self.id == msg.id
     }
 
-    /// Whether an object of a placement group is in the range.
+    /// Returns `true` if the range contains an object of a placement group.
     pub(super) fn covers(&self, pgid: SpgId, object: &HObject) -> bool {
         if self.pgid != pgid {
             return false;
@@ -55,7 +55,7 @@ mod tests {
 
     #[test]
     fn a_range_ends_before_its_end_and_a_point_is_itself() {
-        // Hashes order by their bits from the lowest: 0, 2, 1, 3.
+        // Hashes are ordered by their reversed bits: 0, 2, 1, 3.
         let (pgid, range) = backoff(object(2), object(3));
         let covered: Vec<_> =
             [0, 2, 1, 3].into_iter().filter(|hash| range.covers(pgid, &object(*hash))).collect();

@@ -1,8 +1,7 @@
-//! Commands to OSDs and to the primaries of placement groups (`ceph tell osd.N`, `ceph pg P`) that wait for
-//! their answers.
+//! Pending commands to OSDs and to the primaries of placement groups (`ceph tell osd.N`, `ceph pg P`).
 //!
-//! They go over the same connections as operations, in no order. A command whose connection is lost is sent
-//! again on the next one, as by librados: OSDs' commands are such that this does no harm.
+//! Commands use the connections of the operations, without ordering. A command whose connection is lost
+//! is resent on the next one, as in librados: repeating an OSD command is harmless.
 
 use loligo_lockstat::{Class, Mutex};
 use loligo_wire::message::Msg;
@@ -20,25 +19,25 @@ use super::sessions::NoSession;
 use super::target::MapView;
 use crate::error::{Errno, Error, OpError};
 
-/// Held to note a command, or to look at all: there are few at a time.
+/// Held to record a command, or to inspect them all: there are few at a time.
 static COMMANDS: Class = Class::new("rados.commands");
 
-/// Whom a command is for.
+/// The recipient of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Addressee {
     Osd(OsdId),
-    /// Whoever is the placement group's primary.
+    /// The primary of the placement group.
     Pg(PgId),
 }
 
-/// Commands that were not answered yet.
+/// Commands without a reply.
 pub(super) struct Commands(Mutex<FxHashMap<Tid, Waiting>>);
 
 struct Waiting {
     since: Instant,
     to: Addressee,
     question: Msg,
-    /// The connection that it was sent on.
+    /// The connection on which the command was sent.
     sent_on: Option<u64>,
     answer: oneshot::Sender<Result<MCommandReply, OpError>>,
 }
@@ -48,7 +47,7 @@ impl Commands {
         Self(Mutex::new(&COMMANDS, FxHashMap::default()))
     }
 
-    /// Everybody's wait is in vain.
+    /// Fails all pending commands.
     pub(super) fn close(&self) {
         let all = std::mem::take(&mut *self.0.lock());
         for waiting in all.into_values() {
@@ -63,20 +62,20 @@ impl Commands {
     fn end(&self, tid: Tid, with: Result<MCommandReply, OpError>) {
         let waiting = self.0.lock().remove(&tid);
         if let Some(waiting) = waiting {
-            // Whoever has asked may have gone.
+            // The caller may have stopped waiting.
             let _ = waiting.answer.send(with);
         }
     }
 
-    /// Those that have waited for `age_min`: how long, and for whom they are.
+    /// Returns the age and the recipient of the commands that have waited for `age_min` or longer.
     pub(super) fn older(&self, age_min: Duration) -> Vec<(Duration, Addressee)> {
         let all = self.0.lock();
         let aged = all.values().map(|waiting| (waiting.since.elapsed(), waiting.to));
         aged.filter(|(age, _)| *age >= age_min).collect()
     }
 
-    /// Notes that a command goes out on a connection, and gives it, unless it was sent on that one or has
-    /// ended.
+    /// Records that a command is sent on a connection, and returns its message. Returns `None` if it was
+    /// already sent on this connection or has ended.
     fn to_send(&self, tid: Tid, conn_id: u64) -> Option<Msg> {
         let mut all = self.0.lock();
         let waiting = all.get_mut(&tid).filter(|waiting| waiting.sent_on != Some(conn_id))?;
@@ -86,7 +85,7 @@ impl Commands {
 }
 
 impl Objecter {
-    /// Sends a command and waits for the answer.
+    /// Sends a command and waits for the reply.
     pub(crate) async fn command(&self, to: Addressee, command: &MCommand) -> Result<MCommandReply, Error> {
         let asking = self.command_at_leisure(to, command);
         match self.op_timeout() {
@@ -97,7 +96,7 @@ impl Objecter {
 
     async fn command_at_leisure(&self, to: Addressee, command: &MCommand) -> Result<MCommandReply, Error> {
         if self.view.load().addressee(to).is_err() {
-            // It may be new.
+            // The recipient may be new.
             self.wait_for_newest().await?;
         }
         let tid = Tid(self.tids.fetch_add(1, Ordering::Relaxed));
@@ -115,8 +114,8 @@ impl Objecter {
         Ok(answered.await.map_err(|_| Error::Shutdown)??)
     }
 
-    /// Sends all commands that were not sent where they belong by the map; ends those that belong nowhere. To
-    /// be called when the map or a connection has changed.
+    /// Sends all commands that were not yet sent to the recipient that the map gives, and fails those
+    /// without a recipient. Call it after a change of the map or of a connection.
     pub(super) fn send_commands(&self) {
         let all: Vec<(Tid, Addressee)> = self.commands.0.lock().iter().map(|(tid, w)| (*tid, w.to)).collect();
         for (tid, to) in all {
@@ -136,7 +135,7 @@ impl Objecter {
                     super::send(&conn, msg);
                 }
             }
-            // The steward is about to use a newer map, and sends all of them then.
+            // The steward is about to adopt a newer map, after which it sends all commands.
             Ok(None) | Err(NoSession::Stale) => {}
             Err(NoSession::Closed) => self.commands.end(tid, Err(OpError::Shutdown)),
         }
@@ -144,8 +143,8 @@ impl Objecter {
 }
 
 impl MapView {
-    /// Where a command goes: ENOENT if there is no such OSD or pool, ENXIO if nobody can take it now, as
-    /// librados says.
+    /// Returns the OSD that a command goes to. Fails with ENOENT if the OSD or the pool does not exist,
+    /// and with ENXIO if no OSD can receive the command now, as librados does.
     pub(super) fn addressee(&self, to: Addressee) -> Result<OsdId, Errno> {
         let osd = match to {
             Addressee::Osd(osd) => osd,
@@ -165,7 +164,7 @@ impl MapView {
     }
 }
 
-/// Takes a command back when nobody waits for its answer any more.
+/// Removes a pending command when its caller stops waiting.
 struct Forget<'a> {
     commands: &'a Commands,
     tid: Tid,

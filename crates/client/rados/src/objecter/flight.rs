@@ -1,10 +1,10 @@
-//! An operation's place and history.
+//! An operation's placement and history.
 //!
-//! They lie with the operation, so that it moves from table to table as a pointer, and without a lock: who
-//! may write a flight holds the operation alone. That is its sender before anybody else sees it, who writes
-//! under the lock of the session that takes it in; and from then on the one [steward](super::steward), as
-//! only it sends again. Who else reads (whoever an answer comes to, whoever looks what is in flight) has
-//! found the operation in a table, under its session's lock, which the writer took to put it there.
+//! They are stored in the operation, so that it moves between tables as a pointer. They need no lock, because
+//! only an exclusive holder of the operation writes a flight: at first the submitter, which writes under the
+//! lock of the session that admits the operation, and afterwards the one [steward](super::steward), because
+//! only the steward resends. Other readers (reply handlers, observers) find the operation in a table under
+//! its session's lock, which the writer held to put it there.
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -16,20 +16,20 @@ use loligo_wire::{Epoch, OsdId, PgId, PoolId, SpgId};
 use super::replica::ANYWHERE;
 use super::target::{MapView, Placement};
 
-/// An operation's place and history, as it is at one moment.
+/// An operation's placement and history at one moment.
 #[derive(Clone)]
 pub(super) struct Flight {
     pub(super) place: Placement,
-    /// How often it was sent, or stood in a queue to be sent.
+    /// How often the operation was sent or queued to be sent.
     pub(super) attempts: i32,
-    /// Where it goes instead of where it was asked to go.
+    /// The target that replaces the requested one.
     pub(super) elsewhere: Option<Arc<Elsewhere>>,
-    /// Another copy than the primary's could not answer.
+    /// `true` after EAGAIN or a redirect: the operation then goes to the primary.
     pub(super) primary_only: bool,
 }
 
-/// Another object, to which an OSD has redirected a request; or the same one in the pool that caches its
-/// pool.
+/// The target of a redirect by an OSD: another object, or the same object in another pool (a cache tier
+/// redirects to its base pool).
 pub(super) struct Elsewhere {
     pub(super) locator: ObjectLocator,
     pub(super) oid: Vec<u8>,
@@ -37,7 +37,7 @@ pub(super) struct Elsewhere {
 }
 
 impl Flight {
-    /// Where a request goes: the locator, the name, and the flags of that.
+    /// Returns a request's target: locator, object name and flags.
     pub(super) fn address<'a>(&'a self, request: &'a MOSDOp) -> (&'a ObjectLocator, &'a [u8], OsdFlags) {
         let flags = if self.primary_only { request.flags.without(ANYWHERE) } else { request.flags };
         match &self.elsewhere {
@@ -46,7 +46,7 @@ impl Flight {
         }
     }
 
-    /// Where a request that was not placed yet would go by this map; one that belongs nowhere to no OSD.
+    /// Returns the flight of an unplaced request by this map. A request that cannot be placed has no OSD.
     pub(super) fn expected(request: &MOSDOp, view: &MapView) -> Self {
         let MOSDOp { locator, oid, flags, .. } = request;
         let place = view.place(locator, oid, *flags).unwrap_or_else(|_| Placement {
@@ -61,7 +61,7 @@ impl Flight {
         Self { place, attempts: 0, elsewhere: None, primary_only: false }
     }
 
-    /// The object that it goes to.
+    /// Returns the target object.
     pub(super) fn object(&self, request: &MOSDOp) -> HObject {
         let (locator, oid, _) = self.address(request);
         HObject {
@@ -76,36 +76,36 @@ impl Flight {
     }
 }
 
-/// A [`Flight`] that is read and written in parts, without a lock: see the [module's](self) documentation for
-/// who may.
+/// A [`Flight`] that is read and written field by field, without a lock. The [module's](self)
+/// documentation says which code may write it.
 ///
-/// All is Relaxed: what orders a write before a read is the session's lock, under which the operation came
-/// into the table where the reader found it, or that reader and writer are one task.
+/// All accesses are Relaxed. A write happens before a read because of the lock of the session under
+/// which the reader found the operation, or because reader and writer are the same task.
 pub(super) struct FlightCell {
     serving: AtomicU64,
     pool: AtomicU64,
     hash: AtomicU32,
     seed: AtomicU32,
     epoch: AtomicU32,
-    /// [`NOBODY`] if there is none.
+    /// [`NOBODY`] if there is no OSD.
     osd: AtomicI32,
     flags: AtomicU32,
     attempts: AtomicI32,
     /// The shard in the lowest eight bits, and [`PAUSED`], [`PRIMARY_ONLY`] and [`ELSEWHERE`].
     rest: AtomicU32,
-    /// Made when it is first needed, as an `ArcSwap` that goes looks who may still be reading it.
+    /// Created on first use, because dropping an `ArcSwap` searches for concurrent readers.
     elsewhere: OnceLock<ArcSwapOption<Elsewhere>>,
 }
 
-/// In the place of an OSD's number.
+/// Stands for "no OSD" in `osd`.
 const NOBODY: i32 = -1;
 const PAUSED: u32 = 1 << 8;
 const PRIMARY_ONLY: u32 = 1 << 9;
-/// There is an [`Elsewhere`]: mostly there is none, and this is cheaper to ask.
+/// Set if there is an [`Elsewhere`]. There rarely is one, and this flag is cheaper to test.
 const ELSEWHERE: u32 = 1 << 10;
 
 impl FlightCell {
-    /// Nowhere yet.
+    /// Creates a cell without a placement.
     pub(super) fn new() -> Self {
         Self {
             serving: AtomicU64::new(0),
@@ -172,8 +172,8 @@ impl FlightCell {
         self.rest.store(kept | paused | u32::from(spgid.shard as u8), Ordering::Relaxed);
     }
 
-    /// Where it goes within its pool, as placement seed and hash, if there is nothing else to be said of it:
-    /// it goes to the pool that was asked, to the whole placement group, to the object that was named.
+    /// Returns the placement seed and the hash if they describe the whole target: the requested pool,
+    /// the whole placement group, the named object.
     #[inline]
     pub(super) fn usual(&self) -> Option<(u32, u32)> {
         let rest = self.rest.load(Ordering::Relaxed);
@@ -188,7 +188,7 @@ impl FlightCell {
         self.rest.load(Ordering::Relaxed) & PAUSED != 0
     }
 
-    /// Counts an attempt. Only one writes at a time.
+    /// Increments the number of attempts. There is one writer at a time.
     #[inline]
     pub(super) fn next_attempt(&self) -> i32 {
         let attempts = self.attempts() + 1;
@@ -196,7 +196,7 @@ impl FlightCell {
         attempts
     }
 
-    /// How often it was sent, or stood in a queue to be sent.
+    /// How often the operation was sent or queued to be sent.
     #[inline]
     pub(super) fn attempts(&self) -> i32 {
         self.attempts.load(Ordering::Relaxed)

@@ -1,8 +1,9 @@
-//! Those who hear what OSDs say unasked: watches, and notifications that wait for their answers.
+//! Lingers: receivers of unsolicited OSD messages. A linger is a watch, or a notification that waits for
+//! its replies.
 //!
-//! An OSD remembers a watch only as long as the placement group's interval and the connection last. So each
-//! [`Linger`] knows where it was registered last, and the steward marks it as stale when that is no more;
-//! whoever keeps it registers it again.
+//! An OSD keeps a watch only while the placement group's interval and the connection last. Each
+//! [`Linger`] therefore records where it was last registered. The steward marks it stale when that place
+//! is gone, and its owner registers it again.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -23,12 +24,12 @@ use crate::Error;
 static TABLE: Class = Class::new("rados.lingers");
 static LINGER: Class = Class::new("rados.linger");
 
-/// Messages that one may have waiting for it, and their bytes. Those beyond are dropped, and that some were
-/// is told.
+/// Limits on the queued messages of one linger, in number and bytes. Messages beyond them are dropped,
+/// and `Heard::Missed` is queued.
 const HEARD_MAX: usize = 1024;
 const HEARD_BYTES_MAX: usize = 64 << 20;
 
-/// All of a client's, by cookie.
+/// All lingers of a client, by cookie.
 pub(crate) struct Lingers {
     by_cookie: Mutex<FxHashMap<u64, Arc<Linger>>>,
     next_cookie: AtomicU64,
@@ -38,43 +39,43 @@ pub(crate) struct Lingers {
 pub(crate) struct Linger {
     pub(crate) cookie: u64,
     state: Mutex<State>,
-    /// Something was heard: for whoever reads.
+    /// Wakes the reader: a message or event was queued.
     pub(crate) news: Notify,
-    /// It is stale or disconnected: for whoever keeps it registered.
+    /// Wakes the owner: the linger is stale or disconnected.
     pub(crate) trouble: Notify,
 }
 
 #[derive(Default)]
 struct State {
-    /// Where it was registered, or will be presently.
+    /// Where it was last registered, or is about to be.
     pg: Option<PgId>,
     osd: Option<(OsdId, EntityAddr)>,
-    /// The map in which the placement group did not go on any more.
+    /// The epoch in which its placement group's interval ended.
     moved_in: Option<Epoch>,
-    /// The connection that was lost, by its id.
+    /// The id of the lost connection.
     lost: Option<u64>,
     disconnected: bool,
     heard: VecDeque<Heard>,
     heard_bytes: usize,
 }
 
-/// What happened to a linger, in order.
+/// An event of a linger, in order.
 #[derive(Debug)]
 pub(crate) enum Heard {
-    /// An OSD's message.
+    /// A message from an OSD.
     Message(MWatchNotify),
-    /// Something may have been notified that was not heard.
+    /// Notifications may have been missed.
     Missed,
-    /// It is over.
+    /// The linger has ended.
     Ended(Error),
 }
 
 /// Why a linger has to be registered again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
-    /// Where it was registered is no more. The object remembers it for a while.
+    /// The place where it was registered is gone. The object keeps the watch for a while.
     Stale,
-    /// The OSD has forgotten it.
+    /// The OSD has dropped it.
     Disconnected,
 }
 
@@ -83,9 +84,9 @@ impl Lingers {
         Self { by_cookie: Mutex::new(&TABLE, FxHashMap::default()), next_cookie: AtomicU64::new(1) }
     }
 
-    /// A new one, which hears until it is [removed](Self::remove).
+    /// Adds a linger, which receives messages until it is [removed](Self::remove).
     pub(crate) fn add(&self) -> Arc<Linger> {
-        // Relaxed: a number that nobody else has is all that is wanted.
+        // Relaxed: only the uniqueness of the number matters.
         let cookie = self.next_cookie.fetch_add(1, Ordering::Relaxed);
         let linger = Arc::new(Linger {
             cookie,
@@ -102,7 +103,7 @@ impl Lingers {
         drop(removed);
     }
 
-    /// Hands a message to whom it concerns.
+    /// Delivers a message to its linger.
     pub(super) fn hear(&self, msg: MWatchNotify) {
         let linger = self.by_cookie.lock().get(&msg.cookie).cloned();
         let Some(linger) = linger else { return };
@@ -112,7 +113,7 @@ impl Lingers {
         }
     }
 
-    /// Marks those whose placement group does not go on as it was.
+    /// Marks the lingers whose placement group's interval has ended.
     pub(super) fn moved(&self, old: &MapView, new: &MapView) {
         let skipped = new.epoch().0 > old.epoch().0 + 1;
         let mut unchanged: FxHashMap<PgId, bool> = FxHashMap::default();
@@ -126,7 +127,7 @@ impl Lingers {
         }
     }
 
-    /// Marks those of an OSD to which the connection is lost.
+    /// Marks the lingers of an OSD whose connection was lost.
     pub(super) fn lost(&self, osd: OsdId, conn_id: u64) {
         for linger in self.all() {
             if linger.place().1.is_some_and(|(there, _)| there == osd) {
@@ -135,7 +136,7 @@ impl Lingers {
         }
     }
 
-    /// Ends all: the client is shut down.
+    /// Ends all lingers at the client's shutdown.
     pub(super) fn close(&self) {
         for linger in self.all() {
             linger.tell(Heard::Ended(OpError::Shutdown.into()));
@@ -154,7 +155,7 @@ impl fmt::Debug for Linger {
 }
 
 impl Linger {
-    /// The next thing that happened, if something has.
+    /// Returns the next event, if there is one.
     pub(crate) fn next(&self) -> Option<Heard> {
         let mut state = self.state.lock();
         let heard = state.heard.pop_front();
@@ -164,12 +165,12 @@ impl Linger {
         heard
     }
 
-    /// Waits for the next thing that happens.
+    /// Waits for the next event.
     pub(crate) async fn heard(&self) -> Heard {
         wait_for(&self.news, || self.next()).await
     }
 
-    /// Waits until it has to be registered again.
+    /// Waits until the linger has to be registered again.
     pub(crate) async fn troubled(&self) -> Trouble {
         wait_for(&self.trouble, || self.trouble()).await
     }
@@ -204,8 +205,8 @@ impl Linger {
         self.trouble.notify_waiters();
     }
 
-    /// An OSD that knows the map of `epoch` has begun a notification, and says so on a connection: what had
-    /// happened to the places of earlier attempts does not matter any more.
+    /// Records that an OSD with the map of `epoch` has started a notification and has replied on this
+    /// connection. Marks that concern earlier attempts are cleared.
     fn begun(&self, epoch: Epoch, conn_id: u64) {
         let mut state = self.state.lock();
         state.moved_in = state.moved_in.filter(|moved_in| *moved_in > epoch);
@@ -218,12 +219,12 @@ impl Linger {
     }
 }
 
-/// Waits until there is something, looking whenever it is told to.
+/// Waits until `look` returns a value. Calls it first and after each wake-up.
 async fn wait_for<T>(told: &Notify, look: impl Fn() -> Option<T>) -> T {
     loop {
         let next = told.notified();
         tokio::pin!(next);
-        // Enlisted before the look, so that what comes between the two is not missed.
+        // Enabled before the check, so that no wake-up in between is missed.
         next.as_mut().enable();
         if let Some(found) = look() {
             return found;
@@ -232,25 +233,25 @@ async fn wait_for<T>(told: &Notify, look: impl Fn() -> Option<T>) -> T {
     }
 }
 
-/// Bytes of a message that wait for a reader.
+/// Returns the size in bytes of a queued message.
 fn size(msg: &MWatchNotify) -> usize {
     msg.payload.len() + msg.answers.len()
 }
 
 impl Objecter {
-    /// Watches and notifications.
+    /// Returns the client's watches and notifications.
     pub(crate) fn lingers(&self) -> &Lingers {
         &self.lingers
     }
 
-    /// Performs the operation that begins a notification.
+    /// Performs the operation that starts a notification.
     pub(crate) async fn perform_lingering(&self, op: Arc<Op>, linger: &Linger) -> Result<OsdReply, Error> {
         let reply = self.perform(Arc::clone(&op)).await?;
         linger.begun(reply.map_epoch, op.answered_on());
         Ok(reply)
     }
 
-    /// Notes where a linger is about to be registered. What happens to that place from now on marks it.
+    /// Records where a linger is about to be registered. Changes of that place from now on mark it.
     pub(crate) fn aim(&self, linger: &Linger, locator: &ObjectLocator, oid: &[u8]) {
         loop {
             let view = self.view();
@@ -261,8 +262,8 @@ impl Objecter {
                 state.pg = place.as_ref().map(|place| place.spgid.pgid);
                 state.osd = place.and_then(|place| place.osd).and_then(|osd| Some((osd, view.addr_of(osd)?)));
             }
-            // The steward marks by the map that it makes ours, after it has: a map from before must not be
-            // what we noted.
+            // The steward marks lingers after it has published a map. The recorded place must therefore
+            // not be from a map older than the published one.
             if self.view().epoch() == view.epoch() {
                 return;
             }

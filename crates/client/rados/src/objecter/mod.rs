@@ -1,5 +1,5 @@
-//! Operations on their way: [`Objecter`] places them by the map, sends them to the OSDs, matches the answers,
-//! and has those that got lost sent again.
+//! Operations in flight. [`Objecter`] places operations by the map, sends them to the OSDs, matches the
+//! replies, and has lost operations resent.
 //!
 //! ```text
 //!            perform                     replies of one read
@@ -12,9 +12,9 @@
 //!       Connection::send      Steward ◀── maps, lost connections, ends of backoffs, EAGAIN, redirects
 //! ```
 //!
-//! An operation is sent by the thread that submits it and completed by the thread that reads the answer.
-//! Locks on the way: the session's when it is sent, the out-queue's, and the session's once for all answers
-//! of one read.
+//! The submitting thread sends an operation; the thread that reads the reply completes it. Locks on this
+//! path: the session's when the operation is sent, the out-queue's, and the session's once for all
+//! replies of one read.
 
 mod backoff;
 mod commands;
@@ -69,62 +69,62 @@ use self::sessions::Link;
 pub(crate) use self::steward::Steward;
 pub(crate) use self::target::MapView;
 
-/// Bounds of an objecter.
+/// Limits of an objecter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     /// Operations in flight (`objecter_inflight_ops`).
     pub(crate) ops_max: u64,
     /// Bytes in flight (`objecter_inflight_op_bytes`).
     pub(crate) bytes_max: u64,
-    /// How long an operation may take; `None`: for ever (`rados_osd_op_timeout`).
+    /// Time limit of an operation (`rados_osd_op_timeout`); `None` is no limit.
     pub(crate) op_timeout: Option<Duration>,
 }
 
 /// See the [module's](self) documentation.
 pub(crate) struct Objecter {
-    /// How long an operation may take, in microseconds; 0: for ever. The monitors may say it.
+    /// Time limit of an operation in microseconds; 0 is no limit. The monitors' settings may change it.
     op_timeout_us: AtomicU64,
     monc: Arc<MonClient>,
     view: ArcSwap<MapView>,
-    /// The epoch of `view`, for those who wait for one.
+    /// The epoch of `view`, for tasks that wait for an epoch.
     epochs: watch::Sender<Epoch>,
     sessions: Sessions,
     lingers: Lingers,
     commands: Commands,
     throttle: Throttle,
-    /// Those who wait for a place in the throttle, for who wants to look at them.
+    /// Operations waiting for a place in the throttle, for observers.
     waiting: Waiting,
     tids: AtomicU64,
     events: mpsc::UnboundedSender<Event>,
     maps_waiting: AtomicUsize,
     resent: ArcSwap<Resent>,
-    /// Tells this client from others at its host's address, also in a blocklist.
+    /// Distinguishes this client from others at its host's address, also in a blocklist.
     nonce: u32,
-    /// True for good once the cluster is known to keep this client out.
+    /// Set permanently once the cluster is known to have blocklisted this client.
     is_blocklisted: AtomicBool,
-    /// The same, for tasks that wait for it.
+    /// The same, for waiting tasks.
     blocklisted: watch::Sender<bool>,
     trace: Option<Arc<trace::Sender>>,
     waits: Waits,
 }
 
-/// What a change of the map, or several that came together, had sent again.
+/// The operations resent by one change of the map, or by several changes that arrived together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Resent {
-    /// Operations that were placed anew.
+    /// Number of operations that were placed again.
     pub ops: u64,
-    /// From the arrival of the map until the last of them was in its connection's queue.
+    /// Time from the arrival of the map until the last operation was in its connection's queue.
     pub took: Duration,
 }
 
-/// Microseconds of a limit, at least one; 0: no limit.
+/// Converts a limit to microseconds, at least 1; no limit is 0.
 fn as_us(limit: Option<Duration>) -> u64 {
     limit.map_or(0, |limit| u64::try_from(limit.as_micros()).unwrap_or(u64::MAX).max(1))
 }
 
 impl Objecter {
-    /// An objecter without a map, and the task that has to run for it.
+    /// Creates an objecter without a map, and its task.
     pub(crate) fn new(
         settings: Settings,
         cluster: &Cluster,
@@ -158,18 +158,18 @@ impl Objecter {
         (objecter, steward)
     }
 
-    /// How long an operation may take; `None`: for ever.
+    /// Returns the time limit of an operation; `None` is no limit.
     pub(crate) fn op_timeout(&self) -> Option<Duration> {
         let us = self.op_timeout_us.load(Ordering::Relaxed);
         (us != 0).then(|| Duration::from_micros(us))
     }
 
-    /// Bounds operations that begin from now on.
+    /// Sets the time limit of operations that begin from now on.
     pub(crate) fn set_op_timeout(&self, limit: Option<Duration>) {
         self.op_timeout_us.store(as_us(limit), Ordering::Relaxed);
     }
 
-    /// The map as it is now.
+    /// Returns the current map.
     pub(crate) fn view(&self) -> Arc<MapView> {
         self.view.load_full()
     }
@@ -182,30 +182,31 @@ impl Objecter {
         }
         let _wait = self.waits.enter(Waiter::Operation, Reason::Map { wanted: epoch, known });
         let mut epochs = self.epochs.subscribe();
-        // The sender is a field of `self`, so there is one.
+        // Cannot fail: `self` owns the sender.
         let _ = epochs.wait_for(|current| *current >= epoch).await;
     }
 
-    /// Waits until the map is as new as the monitors' is now.
+    /// Waits until the map is as new as the monitors' newest map at the time of the call.
     pub(crate) async fn wait_for_newest(&self) -> Result<(), Error> {
         let newest = self.monc.newest_version("osdmap").await?;
         self.wait_for_epoch(Epoch(newest as u32)).await;
         Ok(())
     }
 
-    /// Gives a request its number, and a place on the heap.
+    /// Assigns a tid to a request and moves the request to the heap.
     pub(crate) fn prepare(&self, request: MOSDOp) -> Arc<Op> {
         let tid = Tid(self.tids.fetch_add(1, Ordering::Relaxed));
         Op::new(tid, request, self.trace.as_ref().map(|_| Marks::new()))
     }
 
-    /// Performs an operation: waits for a place in flight, sends it, and waits for its end.
+    /// Performs an operation: waits for a place in flight, sends the operation, and waits for its end.
     ///
-    /// Dropped before its end, the operation is not sent again; whether it was executed is not known then.
+    /// If the future is dropped before the end, the operation is not resent; whether it was executed is
+    /// unknown.
     pub(crate) async fn perform(&self, op: Arc<Op>) -> Result<OsdReply, Error> {
         match &self.trace {
             None => self.perform_in_time(op).await,
-            // On the heap, so that futures are small for those who are not traced.
+            // Boxed, so that futures stay small without tracing.
             Some(trace) => {
                 let following = Following::new(trace, &op);
                 let outcome = Box::pin(self.perform_in_time(op)).await;
@@ -218,7 +219,7 @@ impl Objecter {
     async fn perform_in_time(&self, op: Arc<Op>) -> Result<OsdReply, Error> {
         match self.op_timeout() {
             None => self.perform_at_leisure(op).await,
-            // On the heap, so that futures are small for those who set no limit.
+            // Boxed, so that futures stay small without a time limit.
             Some(limit) => Box::pin(tokio::time::timeout(limit, self.perform_at_leisure(op)))
                 .await
                 .unwrap_or(Err(Error::Timeout(limit))),
@@ -235,9 +236,10 @@ impl Objecter {
         Ok(pending.await?)
     }
 
-    /// Sends an operation, or leaves it where it will be sent from.
+    /// Sends an operation, or queues it where the steward will send it.
     ///
-    /// Who had to wait for his place keeps his turn until then, so that nobody overtakes him.
+    /// An operation that waited for its place keeps its turn until it is queued, so that no later
+    /// operation overtakes it.
     async fn submit<'a>(
         &'a self,
         op: Arc<Op>,
@@ -248,12 +250,13 @@ impl Objecter {
         loop {
             match self.try_submit(&op) {
                 Submitted::Sent => {}
-                // The next map is there: at once, however often, or what is submitted after this operation
-                // would be sent before it. Each turn takes a map that came between two lines of `try_submit`.
+                // The next map is available. Retry at once, however often: otherwise operations
+                // submitted later would be sent earlier. Each retry consumes one map that arrived while
+                // `try_submit` ran.
                 Submitted::Stale => continue,
                 Submitted::NoPool if newest_asked => return Err(Errno::ENOENT.into()),
                 Submitted::NoPool => {
-                    // Others need not wait for the monitors.
+                    // Other operations need not wait for the monitors.
                     drop(turn.take());
                     Box::pin(self.wait_for_newest()).await?;
                     newest_asked = true;
@@ -280,7 +283,7 @@ impl Objecter {
                 let msg = op.pack_first(&place);
                 match watcher(op) {
                     None => send(&conn, msg),
-                    // As with `send`: on a closed connection it is lost.
+                    // As with `send`: the message is lost if the connection is closed.
                     Some(watcher) => drop(conn.send_watched(msg, watcher)),
                 }
                 Submitted::Sent
@@ -295,13 +298,13 @@ impl Objecter {
         }
     }
 
-    /// Ends an operation that is in no table.
+    /// Fails an operation that is in no table.
     fn fail(&self, op: &Op, why: OpError) {
         self.throttle.release(1, op.cost);
         op.finish(Err(why));
     }
 
-    /// Takes an operation that nobody waits for out of all tables.
+    /// Removes an operation whose caller stopped waiting from all tables.
     fn cancel(&self, op: &Op) {
         for session in self.sessions.all() {
             if let Some(op) = session.remove(op.tid) {
@@ -312,15 +315,15 @@ impl Objecter {
     }
 
     fn tell(&self, event: Event) {
-        // Nobody listens only when the client is being shut down.
+        // The receiver is gone only while the client is being shut down.
         let _ = self.events.send(event);
     }
 
-    /// Ends everything: sessions, and operations with [`Error::Shutdown`].
+    /// Ends all sessions; operations fail with [`Error::Shutdown`].
     pub(crate) fn close(&self) {
         self.lingers.close();
         let sessions = self.sessions.close();
-        // Those that come now find the sessions closed.
+        // Commands submitted from now on find the sessions closed.
         self.commands.close();
         for session in sessions {
             let (conn, ops) = session.end();
@@ -333,59 +336,59 @@ impl Objecter {
         }
     }
 
-    /// What the last change of the map that moved operations had sent again.
+    /// Returns the operations resent by the last map change that moved any.
     pub(crate) fn resent(&self) -> Resent {
         **self.resent.load()
     }
 
-    /// Whether the cluster is known to keep this client out.
+    /// Returns `true` if the cluster is known to have blocklisted this client.
     pub(crate) fn is_blocklisted(&self) -> bool {
-        // Relaxed: nothing else is read because of it, and a task that was told of a failed operation has
-        // come by that operation's channel.
+        // Relaxed: the flag publishes no other data. A task that learned of a failed operation was
+        // synchronised by that operation's channel.
         self.is_blocklisted.load(Ordering::Relaxed)
     }
 
-    /// True once the cluster is known to keep this client out; it stays so.
+    /// Returns a receiver of the blocklisted state, which never changes back.
     pub(crate) fn blocklisting(&self) -> watch::Receiver<bool> {
         self.blocklisted.subscribe()
     }
 
     #[cold]
     fn found_blocklisted(&self) {
-        // Relaxed: see above. It only has the first task that finds it tell the others.
+        // Relaxed: as above. The swap selects the one task that notifies the others.
         if !self.is_blocklisted.swap(true, Ordering::Relaxed) {
             self.blocklisted.send_replace(true);
         }
     }
 
-    /// Operations and bytes in flight.
+    /// Returns the number of operations in flight and their bytes.
     pub(crate) fn in_flight(&self) -> (u64, u64) {
         self.throttle.held()
     }
 }
 
-/// What became of an attempt to submit.
+/// The outcome of an attempt to submit.
 enum Submitted {
     Sent,
-    /// A newer map has come meanwhile: look again.
+    /// A newer map has arrived meanwhile: try again.
     Stale,
     NoPool,
     Failed(Errno),
     Closed,
 }
 
-/// Sends a message to an OSD, without waiting.
+/// Sends a message to an OSD without waiting.
 ///
-/// On a closed connection it is lost like everything on it, and sent again like everything on it. A client's
-/// queues are never full: an operation that had to wait for
-/// room would be overtaken by the next one to its object, and the steward, waiting for one OSD, would have
-/// the others' operations and the news of that OSD's death wait too.
+/// On a closed connection the message is lost with everything else on it, and resent with it. A client's
+/// queues are never full: an operation that waited for room would be overtaken by the next operation on
+/// its object, and a steward that waited for one OSD would delay the other OSDs' operations and the news
+/// of that OSD's death.
 fn send(conn: &Connection, msg: Msg) {
     let _ = conn.send(msg);
 }
 
-/// A place in the throttle, until the operation is in a table: whoever takes it out of there gives the place
-/// back.
+/// A place in the throttle, held until the operation is in a table. Removing the operation from the
+/// table then releases the place.
 struct Place<'a> {
     throttle: &'a Throttle,
     cost: u64,
@@ -424,8 +427,8 @@ impl Peers for Objecter {
         }
     }
 
-    /// An OSD that lets this client in only with features that it does not have: what was to go there fails, as
-    /// no later attempt would do better.
+    /// The OSD requires features that this client does not have. Its operations fail, because every
+    /// later attempt would fail too.
     fn refused(&self, conn: &Arc<Connection>, why: &loligo_msgr::Error) {
         let loligo_msgr::Error::MissingFeatures { bits } = why else { return };
         if let Some(session) = session_of(conn).filter(|session| session.uses(conn.id())) {
@@ -440,14 +443,14 @@ impl Observed for Objecter {
     }
 }
 
-/// Whose connection it is.
+/// Returns the session that a connection belongs to.
 fn session_of(conn: &Connection) -> Option<Arc<Session>> {
     conn.user_data().get()?.downcast_ref::<Link>()?.0.upgrade()
 }
 
-/// What comes from OSDs.
+/// Messages from OSDs.
 impl Objecter {
-    /// Takes all messages that one read of an OSD's connection brought.
+    /// Handles all messages that one read of an OSD's connection returned.
     fn handle(&self, session: &Arc<Session>, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
         let mut replies = Vec::with_capacity(msgs.len());
         for msg in msgs.drain(..) {
@@ -476,7 +479,7 @@ impl Objecter {
         }
     }
 
-    /// Maps, from a monitor or from an OSD that found ours old.
+    /// Queues maps, sent by a monitor or by an OSD that saw an old epoch.
     fn take_maps(&self, msg: &Msg) {
         let came_at = std::time::Instant::now();
         let Ok(maps) = msg.open::<MOSDMap>() else { return };
@@ -496,7 +499,7 @@ impl Objecter {
                 bytes += op.cost;
             }
         }
-        // Before anybody wakes: whoever wakes may want the place.
+        // Before any task is woken: a woken task may want the place.
         self.throttle.release(ops, bytes);
         for answer in answered {
             match answer {

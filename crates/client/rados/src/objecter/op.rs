@@ -1,4 +1,4 @@
-//! An operation in flight, and the future that waits for its answer.
+//! An operation in flight, and the future that waits for its reply.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -20,30 +20,30 @@ use super::throttle::Throttle;
 use crate::error::OpError;
 use crate::trace::Marks;
 
-/// What an operation ends with.
+/// The outcome of an operation.
 pub(crate) type Outcome = Result<OsdReply, OpError>;
 
-/// One operation from its first attempt to its end. In this order, so that what is asked of many operations
-/// one after the other, when they are sent again, lies in two cache lines that follow each other.
+/// An operation from its first attempt to its end. The order of the fields places those that resending
+/// accesses, for many operations in a row, in two adjacent cache lines.
 #[repr(C)]
 pub(crate) struct Op {
-    /// The same in every attempt: by it the OSD knows a repetition.
+    /// Unchanged in every attempt: it identifies repetitions to the OSD.
     pub(crate) tid: Tid,
-    /// Bytes of data that are sent with it.
+    /// Bytes of data sent with it.
     pub(crate) data_len: usize,
-    /// Where it goes.
+    /// Placement and history.
     pub(super) flight: FlightCell,
-    /// Bytes it counts for in the throttle.
+    /// Bytes charged in the throttle.
     pub(crate) cost: u64,
-    /// What is asked, as the first attempt said it.
+    /// The request of the first attempt.
     pub(crate) request: MOSDOp,
-    /// The id of the connection on which the answer came; 0 before.
+    /// The id of the connection that delivered the reply; 0 before that.
     answered_on: AtomicU64,
     outcome: OnceLock<Outcome>,
     waker: AtomicWaker,
-    /// Its moments, if it is traced.
+    /// The recorded moments, if the operation is traced.
     pub(crate) marks: Option<Box<Marks>>,
-    /// When it was new, by [`coarse_now`]: for who looks at what is in flight.
+    /// Time of creation, by [`coarse_now`], for observers.
     pub(super) began: Duration,
 }
 
@@ -57,31 +57,31 @@ impl Op {
         Arc::new(Self { tid, request, cost, data_len, flight, answered_on, outcome, waker, marks, began })
     }
 
-    /// The message of its first attempt, before anybody else sees it.
+    /// Packs the message of the first attempt, before the operation is visible to other tasks.
     pub(super) fn pack_first(&self, place: &Placement) -> Msg {
         let request = &self.request;
         pack(self, place, 0, &request.locator, &request.oid, request.flags)
     }
 
-    /// The message of the attempt that `flight` counted last.
+    /// Packs the message of the last attempt that `flight` counts.
     pub(super) fn pack(&self, flight: &Flight) -> Msg {
         let (locator, oid, flags) = flight.address(&self.request);
         pack(self, &flight.place, flight.attempts - 1, locator, oid, flags)
     }
 
-    /// Notes, before the end, on which connection the answer came.
+    /// Records the connection that delivered the reply. Call it before `finish`.
     pub(crate) fn set_answered_on(&self, conn_id: u64) {
-        // Relaxed: whoever reads it has seen the outcome, which is published after it.
+        // Relaxed: a reader has seen the outcome, which is published after this store.
         self.answered_on.store(conn_id, Ordering::Relaxed);
     }
 
-    /// The id of the connection on which the answer came.
+    /// Returns the id of the connection that delivered the reply.
     pub(crate) fn answered_on(&self) -> u64 {
         self.answered_on.load(Ordering::Relaxed)
     }
 
-    /// Ends the operation; a second end is ignored. Not to be called with a lock held: it wakes whoever
-    /// waits.
+    /// Ends the operation; later calls have no effect. Must not be called with a lock held, because it
+    /// wakes the waiting task.
     pub(crate) fn finish(&self, outcome: Outcome) {
         if self.outcome.set(outcome).is_ok() {
             self.waker.wake();
@@ -89,15 +89,16 @@ impl Op {
     }
 }
 
-/// The time since the system started, to a few milliseconds: it costs a fourth of an exact look, at every
-/// operation. Stock clients do so too.
+/// Returns the time since the system started, accurate to a few milliseconds. It costs a quarter of a
+/// precise clock read, once per operation. Stock clients do the same.
 pub(super) fn coarse_now() -> Duration {
     let now = clock_gettime(ClockId::MonotonicCoarse);
     // The clock starts at 0, so it is never negative.
     Duration::try_from(now).unwrap_or_default()
 }
 
-/// An operation and its number, by which it is sorted and found: operations lie all over the memory.
+/// An operation and its tid. The copy of the tid spares a load from the operation when it is sorted or
+/// looked up.
 pub(super) type Numbered = (Tid, Arc<Op>);
 
 fn pack(
@@ -132,8 +133,8 @@ fn pack(
     op.request.pack(&attempt).with_tid(op.tid)
 }
 
-/// Waits for an operation's end. Dropped before, it takes the operation out of all tables: nothing is sent
-/// again, but what was sent may still be executed.
+/// Waits for an operation's end. Dropping it earlier removes the operation from all tables: the
+/// operation is not resent, but an attempt that was sent may still be executed.
 #[must_use = "an operation that nobody waits for is cancelled"]
 pub(crate) struct Pending<'a> {
     objecter: &'a Objecter,
@@ -154,7 +155,7 @@ impl Future for Pending<'_> {
             return Poll::Ready(outcome.clone());
         }
         self.op.waker.register(cx.waker());
-        // The end may have come before the waker stood there.
+        // The operation may have ended before the waker was registered.
         match self.op.outcome.get() {
             Some(outcome) => Poll::Ready(outcome.clone()),
             None => Poll::Pending,

@@ -1,7 +1,8 @@
-//! Which copy a read goes to, if it need not be the primary's.
+//! Choosing the copy for a read that need not go to the primary.
 //!
-//! An OSD that is not the primary answers reads that say so (`CEPH_OSD_FLAG_BALANCE_READS`,
-//! `..._LOCALIZE_READS`), or EAGAIN if what it has may not be the newest; then the primary is asked.
+//! An OSD that is not the primary serves reads with a flag for it (`CEPH_OSD_FLAG_BALANCE_READS`,
+//! `..._LOCALIZE_READS`). It replies EAGAIN if its copy may be outdated; the read is then sent to the
+//! primary.
 
 use loligo_cluster::Cluster;
 use loligo_maps::OsdMap;
@@ -9,20 +10,20 @@ use loligo_maps::crush::CrushMap;
 use loligo_wire::OsdId;
 use loligo_wire::message::osd::OsdFlags;
 
-/// Reads that may go to any copy.
+/// Flags of reads that any copy may serve.
 pub(super) const ANYWHERE: OsdFlags = OsdFlags::BALANCE_READS.union(OsdFlags::LOCALIZE_READS);
 
-/// Where this client is: names of buckets of the CRUSH map by their type, such as host and rack.
+/// This client's location: names of CRUSH buckets by their type, such as host and rack.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Location(Vec<(String, String)>);
 
 impl Location {
-    /// As `crush_location` of a client says, or else where its machine is.
+    /// Returns the location from the client's `crush_location`, or its machine's location by default.
     pub(crate) fn of(cluster: &Cluster) -> Self {
         Self::parse(cluster.conf().text("crush_location").as_deref(), cluster.hostname())
     }
 
-    /// Reads `crush_location`: `host=a rack=b`. Without one it is the host, and the root `default`
+    /// Parses `crush_location`: `host=a rack=b`. The default is the host and the root `default`
     /// (src/crush/CrushLocation.cc).
     fn parse(text: Option<&str>, hostname: &str) -> Self {
         let pairs = |text: &str| {
@@ -36,8 +37,8 @@ impl Location {
         }
     }
 
-    /// For each OSD by its number the type of the narrowest bucket that it is in and we are; [`FAR`] if there
-    /// is none.
+    /// Returns, indexed by OSD id, the type of the narrowest bucket that contains both the OSD and the
+    /// client; [`FAR`] if there is none.
     pub(super) fn distances(&self, map: &OsdMap) -> Box<[u16]> {
         let crush = &map.crush;
         let mut distances = vec![FAR; map.max_osd()].into_boxed_slice();
@@ -60,13 +61,13 @@ impl Location {
     }
 }
 
-/// Nowhere near.
+/// Distance of an OSD that shares no bucket with the client.
 const FAR: u16 = u16::MAX;
 
 /// Calls `f` with all devices below a bucket.
 fn below(crush: &CrushMap, bucket: i32, f: &mut impl FnMut(i32)) {
     let mut waiting = vec![bucket];
-    // A map from the network may go in circles.
+    // A map received from the network may contain cycles.
     let mut left = crush.buckets.len() + 1;
     while let Some(next) = waiting.pop() {
         if left == 0 {
@@ -79,7 +80,7 @@ fn below(crush: &CrushMap, bucket: i32, f: &mut impl FnMut(i32)) {
     }
 }
 
-/// The nearest of some OSDs; the first of those that are as near as each other.
+/// Returns the nearest of the given OSDs; the first one of several at the same distance.
 pub(super) fn nearest(distances: &[u16], osds: impl Iterator<Item = OsdId>) -> Option<OsdId> {
     let distance =
         |osd: &OsdId| usize::try_from(osd.0).ok().and_then(|at| distances.get(at)).copied().unwrap_or(FAR);

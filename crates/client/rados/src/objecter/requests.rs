@@ -1,4 +1,4 @@
-//! What is in flight, to be looked at.
+//! Inspection of the operations in flight.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -14,60 +14,60 @@ use super::Objecter;
 use super::flight::Flight;
 use super::op::{Op, coarse_now};
 
-/// An operation in flight: what stock clients show as `objecter_requests`.
+/// An operation in flight, as stock clients list it in `objecter_requests`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Request {
-    /// Its number.
+    /// Its tid.
     pub tid: Tid,
-    /// How long ago it was new, to a few milliseconds.
+    /// Time since its creation, accurate to a few milliseconds.
     pub age: Duration,
-    /// The object's name.
+    /// Object name.
     pub object: Vec<u8>,
-    /// Its namespace; empty is the default one.
+    /// Namespace; empty is the default one.
     pub namespace: Vec<u8>,
-    /// Placed by this instead of by the object's name, unless empty.
+    /// Locator key, which places the object instead of its name unless it is empty.
     pub locator_key: Vec<u8>,
-    /// The snapshot that is read.
+    /// The snapshot to read.
     pub snap: SnapId,
-    /// What is to be done, by Ceph's names of it, with the range of bytes where it has one: `write 4096~512`.
+    /// The operations by their Ceph names, with the range of bytes if they have one: `write 4096~512`.
     pub operations: Vec<String>,
-    /// The placement group that it belongs to by the map of `epoch`.
+    /// The placement group by the map of `epoch`.
     pub pg: PgId,
-    /// The OSD that it goes to.
+    /// The target OSD.
     pub osd: Option<OsdId>,
-    /// The map that it was placed by.
+    /// The epoch of the map that placed it.
     pub epoch: Epoch,
-    /// How often it was sent.
+    /// Number of attempts to send it.
     pub attempts: u32,
-    /// What it waits for.
+    /// The reason it waits.
     pub waits_for: WaitsFor,
 }
 
-/// What an operation in flight waits for.
+/// The reason an operation in flight waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WaitsFor {
-    /// A place in flight: there are as many operations or bytes as may be (`objecter_inflight_ops`,
-    /// `objecter_inflight_op_bytes`), or others are before it. It is not placed yet: what its request says of
-    /// that is what the present map would say.
+    /// A free place in flight: the limit on operations or bytes is reached (`objecter_inflight_ops`,
+    /// `objecter_inflight_op_bytes`), or earlier operations wait too. The operation is not placed yet:
+    /// the placement shown is the one by the current map.
     Place,
     /// An OSD that serves its placement group.
     Osd,
-    /// The end of a pause or of a lack of space.
+    /// The end of a pause, or free space.
     Unpause,
-    /// Those before it, which are being sent again.
+    /// Earlier operations, which are being resent.
     Turn,
-    /// The OSD's word that it may come again.
+    /// The end of the OSD's backoff.
     Backoff,
-    /// A connection to the OSD: nothing was sent on this one yet, though it may stand in its queue.
+    /// A connection to the OSD. Nothing was sent on it yet, although the operation may be in its queue.
     Connection,
-    /// The OSD's answer.
+    /// The OSD's reply.
     Answer,
 }
 
 impl WaitsFor {
-    /// What an operation waits for that stands in its session's table.
+    /// Returns the reason an operation in a session's table waits.
     pub(super) fn of(is_homeless: bool, paused: bool, is_backed_off: bool, conn: Option<State>) -> Self {
         match conn {
             _ if paused => Self::Unpause,
@@ -111,13 +111,13 @@ impl fmt::Display for Request {
     }
 }
 
-/// What an operation is to do, in a few words, for people.
+/// Describes an operation in a few words, for people.
 pub(super) fn in_words(op: &Op) -> String {
     let what: Vec<_> = op.request.ops.iter().map(described).collect();
     format!("{} on '{}'", what.join(", "), op.request.oid.escape_ascii())
 }
 
-/// As Ceph names it: those that are about a range of bytes with it.
+/// Returns Ceph's name of an operation, with its range of bytes if it has one.
 fn described(op: &OsdOp) -> String {
     let ranged = [
         OpCode::READ,
@@ -135,8 +135,8 @@ fn described(op: &OsdOp) -> String {
     format!("{} {}~{}", op.code, extent.offset, extent.length)
 }
 
-/// Looks at what a client has in flight, without keeping the client alive: for admin sockets and other
-/// observers.
+/// A handle for inspecting a client's operations in flight. It does not keep the client alive. For admin
+/// sockets and other observers.
 #[derive(Clone)]
 pub struct InFlight(Weak<Objecter>);
 
@@ -145,7 +145,7 @@ impl InFlight {
         Self(objecter)
     }
 
-    /// As [`Rados::requests`](crate::Rados::requests); nothing once the client has ended.
+    /// As [`Rados::requests`](crate::Rados::requests); empty once the client has ended.
     pub fn requests(&self) -> Vec<Request> {
         self.0.upgrade().map(|objecter| objecter.requests()).unwrap_or_default()
     }
@@ -157,8 +157,8 @@ impl fmt::Debug for InFlight {
     }
 }
 
-/// Operations that wait for a place in flight. Whoever waits enters himself: so the lock is taken by those
-/// only who wait anyway, and by who looks; it is held for one change of the table, and to copy its pointers.
+/// Operations waiting for a place in flight. Each waiting operation enters itself, so only operations that
+/// wait anyway and observers take the lock. It is held for one change of the table, or to copy its pointers.
 pub(super) struct Waiting(Mutex<FxHashMap<Tid, Arc<Op>>>);
 
 static WAITING: Class = Class::new("rados.waiting");
@@ -168,7 +168,7 @@ impl Waiting {
         Self(Mutex::new(&WAITING, FxHashMap::default()))
     }
 
-    /// Shows an operation until the guard is dropped.
+    /// Lists an operation until the guard is dropped.
     pub(super) fn enter(&self, op: &Arc<Op>) -> Entered<'_> {
         self.0.lock().insert(op.tid, Arc::clone(op));
         Entered { waiting: self, tid: op.tid }
@@ -188,14 +188,15 @@ pub(super) struct Entered<'a> {
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
         let op = self.waiting.0.lock().remove(&self.tid);
-        // Not under the lock: it may be the last.
+        // Dropped outside the lock: this may be the last reference.
         drop(op);
     }
 }
 
 impl Objecter {
-    /// What is in flight now or waits for a place, in the order of submission. Looks at one session after the
-    /// other: what moves meanwhile may be seen twice or not at all.
+    /// Returns the operations that are in flight or wait for a place, in the order of submission. The
+    /// sessions are read one after the other: an operation that moves meanwhile may appear twice or not
+    /// at all.
     pub(crate) fn requests(&self) -> Vec<Request> {
         let view = self.view();
         let waiting = self.waiting.all();

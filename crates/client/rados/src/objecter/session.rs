@@ -1,4 +1,4 @@
-//! What is in flight to one OSD.
+//! The operations in flight to one OSD.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,25 +21,25 @@ use super::traced::watcher;
 
 static SESSION: Class = Class::new("rados.session");
 
-/// Everything that is in flight to one OSD; or, in the one session without an OSD, to nobody for now.
+/// All operations in flight to one OSD. The homeless session, which has no OSD, holds those that no OSD
+/// serves at present.
 pub(crate) struct Session {
     pub(super) osd: OsdId,
-    /// Where the OSD listens; one that moves gets another session.
+    /// The OSD's address. An OSD that moves gets another session.
     pub(super) addr: EntityAddr,
     state: Mutex<State>,
 }
 
 /// # The gate
-/// Operations on one object must reach its OSD in the order in which they were submitted, also when those
-/// before are sent again. So whoever sends again (only the [steward](super::steward)) closes the gate first:
-/// operations that come meanwhile queue in `held`, and the gate opens in the same critical section in which
-/// `held` is seen to be empty.
+/// Operations on one object must reach its OSD in the order of submission, even if earlier ones are resent.
+/// The [steward](super::steward), the only task that resends, therefore closes the gate first. Operations
+/// submitted meanwhile queue in `held`. The gate opens in the same critical section that finds `held` empty.
 struct State {
     conn: Option<Arc<Connection>>,
     conn_made: Instant,
-    /// Operations placed by an older map have to look again: those before them may have moved elsewhere.
+    /// Operations placed by an older map must be placed again: earlier operations may have moved elsewhere.
     epoch: Epoch,
-    /// Nobody may come any more: the OSD is gone or has moved, or the client is shut down.
+    /// No operation is admitted any more: the OSD is gone or has moved, or the client is shut down.
     ended: bool,
     gated: bool,
     held: VecDeque<Arc<Op>>,
@@ -47,9 +47,8 @@ struct State {
     backoffs: Vec<Backoff>,
 }
 
-/// Attempts that wait for their turn to be packed, one after the other. Each is packed as it was placed,
-/// whatever has come since: the first attempts of operations behind it are packed already, and must not
-/// overtake it.
+/// Attempts to be packed in order. Each is packed with the placement it has now, even if a newer one exists
+/// later: the first attempts of subsequent operations are already packed and must not overtake it.
 pub(super) struct Attempts {
     osd: Option<OsdId>,
     epoch: Epoch,
@@ -62,7 +61,7 @@ struct Attempt {
     to: To,
 }
 
-/// Where an attempt goes: thousands come at once, and mostly little has to be said of each.
+/// The target of an attempt. Thousands are created at once, and most need few fields.
 enum To {
     /// See [`FlightCell::usual`](super::flight::FlightCell::usual).
     Usual {
@@ -73,16 +72,16 @@ enum To {
     Other(Box<Flight>),
 }
 
-/// About how long a request is without its data.
+/// Approximate size of a request without its data.
 const REQUEST_LEN: usize = 256;
 
 impl Attempts {
-    /// None yet, to an OSD by the map of `epoch`.
+    /// Creates an empty batch to an OSD by the map of `epoch`.
     pub(super) fn new(osd: Option<OsdId>, epoch: Epoch) -> Self {
         Self { osd, epoch, all: Vec::new(), bytes: 0 }
     }
 
-    /// Takes all out.
+    /// Takes all attempts out.
     pub(super) fn take(&mut self) -> Self {
         std::mem::replace(self, Self::new(self.osd, self.epoch))
     }
@@ -91,7 +90,7 @@ impl Attempts {
         self.all.len()
     }
 
-    /// Adds the next attempt of an operation, as it is placed now.
+    /// Adds an operation's next attempt, with its current placement.
     fn add(&mut self, op: &Arc<Op>) {
         let attempts = op.flight.next_attempt();
         let to = match op.flight.usual() {
@@ -142,27 +141,27 @@ impl Unpacked for Attempts {
     }
 }
 
-/// What became of an operation that came to a session.
+/// The outcome of admitting an operation to a session.
 pub(super) enum Admission {
-    /// It is in the table: send it, with [`Op::pack_first`].
+    /// The operation is in the table; the caller sends it, with [`Op::pack_first`].
     Send(Arc<Connection>),
-    /// It is in the table or waits at the gate, and will be sent by others.
+    /// The operation is in the table or held at the gate; another task will send it.
     Taken,
-    /// Look again where it belongs.
+    /// The operation must be placed again.
     Stale,
 }
 
-/// An answer that has come for an operation.
+/// A reply to an operation.
 pub(super) enum Answered {
-    /// It is the end.
+    /// The operation ends with it.
     Done(Arc<Op>, OsdReply),
-    /// The operation has to be sent again, perhaps elsewhere.
+    /// The operation has to be resent, possibly to another target.
     Again(Arc<Op>, OsdReply),
 }
 
 impl Session {
-    /// A session that takes operations placed by maps from `epoch` on. A session without a connection sends
-    /// nothing.
+    /// Creates a session that admits operations placed by maps of `epoch` or newer. A session without a
+    /// connection sends nothing.
     pub(super) fn new(osd: OsdId, addr: EntityAddr, epoch: Epoch, gated: bool) -> Arc<Self> {
         let state = State {
             conn: None,
@@ -177,7 +176,7 @@ impl Session {
         Arc::new(Self { osd, addr, state: Mutex::new(&SESSION, state) })
     }
 
-    /// Keeps an operation at the gate, if that is closed.
+    /// Holds an operation at the gate. Returns `false` if the gate is open or the session has ended.
     pub(super) fn hold(&self, op: &Arc<Op>, place: &Placement) -> bool {
         let mut state = self.state.lock();
         let holds = state.gated && !state.ended;
@@ -188,7 +187,7 @@ impl Session {
         holds
     }
 
-    /// Takes a new operation in.
+    /// Admits a new operation.
     pub(super) fn admit(&self, op: &Arc<Op>, place: &Placement) -> Admission {
         let mut state = self.state.lock();
         if state.ended || place.epoch < state.epoch {
@@ -205,8 +204,8 @@ impl Session {
         conn.map_or(Admission::Taken, Admission::Send)
     }
 
-    /// Takes the operations that `replies` end out of the table, all under one lock. An answer to an attempt
-    /// that was not the last one is ignored: the last one's will come.
+    /// Removes the operations that `replies` end from the table, all under one lock. A reply to an
+    /// attempt other than the last is ignored: the last attempt's reply follows.
     pub(super) fn answered(&self, replies: Vec<(Tid, OsdReply)>) -> Vec<Answered> {
         let mut answered = Vec::with_capacity(replies.len());
         let mut state = self.state.lock();
@@ -222,7 +221,7 @@ impl Session {
         answered
     }
 
-    /// Takes one operation out of the table: its answer could not be read, or nobody waits for it any more.
+    /// Removes an operation whose reply could not be decoded or whose caller stopped waiting.
     pub(super) fn remove(&self, tid: Tid) -> Option<Arc<Op>> {
         let mut state = self.state.lock();
         if let Some(op) = state.table.remove(&tid) {
@@ -232,7 +231,8 @@ impl Session {
         state.held.remove(at)
     }
 
-    /// Holds back operations on a range of objects; `false` if the connection is not this session's any more.
+    /// Holds back operations on a range of objects. Returns `false` if the connection is no longer this
+    /// session's.
     pub(super) fn back_off(&self, msg: &MOSDBackoff, conn: &Arc<Connection>) -> bool {
         let mut state = self.state.lock();
         if state.conn.as_ref().is_none_or(|current| current.id() != conn.id()) {
@@ -244,19 +244,19 @@ impl Session {
     }
 }
 
-/// `EAGAIN`: this OSD cannot answer now, such as a replica that was asked instead of the primary.
+/// `EAGAIN`: this OSD cannot serve the operation now, such as a replica with a possibly outdated copy.
 const EAGAIN: i32 = 11;
 
-/// What is shown.
+/// Called by observers.
 impl Session {
-    /// The operations in flight.
+    /// Returns the operations in flight.
     pub(super) fn requests(&self) -> Vec<Request> {
         let shown =
             |(op, flight, waits_for): (Arc<Op>, Flight, WaitsFor)| Request::of(&op, &flight, waits_for);
         self.flying(|_| true).into_iter().map(shown).collect()
     }
 
-    /// The operations in flight that are `wanted`, each with its place and what it waits for.
+    /// Returns the operations in flight that are `wanted`, each with its placement and the reason it waits.
     pub(super) fn flying(&self, wanted: impl Fn(&Op) -> bool) -> Vec<(Arc<Op>, Flight, WaitsFor)> {
         let (ops, conn) = {
             let state = self.state.lock();
@@ -277,21 +277,21 @@ impl Session {
     }
 }
 
-/// What the steward does.
+/// Called by the steward.
 impl Session {
     /// Closes the gate.
     pub(super) fn gate(&self) {
         self.state.lock().gated = true;
     }
 
-    /// Closes the gate, and from now on lets only operations in that were placed by maps from `epoch` on.
+    /// Closes the gate, and from now on admits only operations placed by maps of `epoch` or newer.
     pub(super) fn gate_for(&self, epoch: Epoch) {
         let mut state = self.state.lock();
         state.gated = true;
         state.epoch = epoch;
     }
 
-    /// Opens the gate if nobody waits at it; else returns those who wait.
+    /// Opens the gate if it holds no operations; otherwise returns the held operations.
     pub(super) fn open_gate(&self) -> Option<VecDeque<Arc<Op>>> {
         let mut state = self.state.lock();
         if state.held.is_empty() {
@@ -301,20 +301,20 @@ impl Session {
         Some(std::mem::take(&mut state.held))
     }
 
-    /// The operations in the table.
+    /// Returns the operations in the table.
     pub(super) fn in_table(&self) -> Vec<Arc<Op>> {
         self.state.lock().table.values().cloned().collect()
     }
 
-    /// Takes operations out of the table that are still there.
+    /// Removes those of the given operations that are still in the table.
     pub(super) fn take(&self, tids: &[Tid]) -> Vec<Numbered> {
         let mut state = self.state.lock();
         tids.iter().filter_map(|tid| state.table.remove_entry(tid)).collect()
     }
 
-    /// Puts a few operations into the table, whatever the gate, and makes room in it for `more`, so that it
-    /// does not grow step by step. Those that are to be sent now, over the connection that is given back, are
-    /// added to `attempts`.
+    /// Enters a few operations into the table, whatever the gate's state, and reserves room for `more`,
+    /// so that the table does not grow repeatedly. Operations to send now, over the returned connection,
+    /// are added to `attempts`.
     pub(super) fn place(
         &self,
         ops: impl ExactSizeIterator<Item = Arc<Op>>,
@@ -333,8 +333,8 @@ impl Session {
         conn
     }
 
-    /// Uses a new connection, and gives back the one that is not used any more: the old one, or this one
-    /// after the end. Backoffs belong to the old one and are forgotten.
+    /// Attaches a new connection. Returns the connection that is no longer used: the old one, or the new
+    /// one if the session has ended. The old connection's backoffs are dropped.
     pub(super) fn attach(&self, conn: Arc<Connection>) -> Option<Arc<Connection>> {
         let mut state = self.state.lock();
         if state.ended {
@@ -345,41 +345,41 @@ impl Session {
         state.conn.replace(conn)
     }
 
-    /// What is left until the connection is as old as `min`; `None` if it is.
+    /// Returns the time until the connection's age reaches `min`; `None` if it has.
     pub(super) fn too_young(&self, min: Duration) -> Option<Duration> {
         let age = self.state.lock().conn_made.elapsed();
         min.checked_sub(age).filter(|left| !left.is_zero())
     }
 
-    /// Whether this is the session without an OSD.
+    /// Returns `true` if this is the session without an OSD.
     pub(super) fn is_homeless(&self) -> bool {
         self.osd.0 < 0
     }
 
-    /// The session's connection.
+    /// Returns the session's connection.
     pub(super) fn conn(&self) -> Option<Arc<Connection>> {
         self.state.lock().conn.clone()
     }
 
-    /// Whether `conn` is the session's connection.
+    /// Returns `true` if the session uses the connection with this id.
     pub(super) fn uses(&self, conn_id: u64) -> bool {
         self.state.lock().conn.as_ref().is_some_and(|conn| conn.id() == conn_id)
     }
 
-    /// Takes all operations of the table out.
+    /// Removes all operations from the table.
     pub(super) fn take_all(&self) -> Vec<Numbered> {
         let table = std::mem::take(&mut self.state.lock().table);
         table.into_iter().collect()
     }
 
-    /// Takes the changes of the table out that were sent, or stood in a queue to be sent.
+    /// Removes from the table the changes that were sent or queued to be sent.
     pub(super) fn take_sent_changes(&self) -> Vec<Arc<Op>> {
         let is_sent = |op: &Arc<Op>| op.flight.attempts() > 0 && op.request.flags.contains(OsdFlags::WRITE);
         self.state.lock().table.extract_if(|_, op| is_sent(op)).map(|(_, op)| op).collect()
     }
 
-    /// Forgets a backoff and takes out the operations that it held back or that the OSD has dropped because
-    /// of it.
+    /// Drops a backoff, and removes from the table the operations that it held back or that the OSD
+    /// dropped because of it.
     pub(super) fn unblock(&self, msg: &MOSDBackoff) -> Vec<Numbered> {
         let mut state = self.state.lock();
         let Some(at) = state.backoffs.iter().position(|backoff| backoff.is(msg)) else {
@@ -395,7 +395,7 @@ impl Session {
             .collect()
     }
 
-    /// Ends the session: gives back its connection and all its operations, and takes no more.
+    /// Ends the session: returns its connection and all its operations, and admits no more.
     pub(super) fn end(&self) -> (Option<Arc<Connection>>, Vec<Numbered>) {
         let mut state = self.state.lock();
         state.ended = true;

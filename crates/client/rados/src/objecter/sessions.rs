@@ -1,4 +1,4 @@
-//! The table of sessions: read-mostly, and locked only to add or remove one.
+//! The table of sessions: read-mostly, locked only to add or remove a session.
 
 use std::sync::{Arc, Weak};
 
@@ -17,15 +17,15 @@ static TABLE: Class = Class::new("rados.sessions");
 /// All sessions.
 pub(super) struct Sessions {
     dialer: Arc<Dialer>,
-    /// By the OSD's number.
+    /// Indexed by the OSD's id.
     by_osd: ArcSwap<Vec<Option<Arc<Session>>>>,
-    /// For operations that no OSD serves for now.
+    /// Holds operations whose placement group no OSD serves now.
     homeless: Arc<Session>,
     changes: Mutex<Changes>,
 }
 
 struct Changes {
-    /// What new sessions begin with.
+    /// The initial state of new sessions.
     epoch: Epoch,
     gated: bool,
     closed: bool,
@@ -34,13 +34,13 @@ struct Changes {
 /// Why there is no session with an OSD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoSession {
-    /// The map by which it was asked for is not the newest.
+    /// The caller's map is not the newest.
     Stale,
     /// The client is being shut down.
     Closed,
 }
 
-/// What a connection to an OSD knows of its session. Weak: the session owns the connection.
+/// A connection's reference to its session. Weak, because the session owns the connection.
 pub(crate) struct Link(pub(crate) Weak<Session>);
 
 impl Sessions {
@@ -53,10 +53,10 @@ impl Sessions {
         }
     }
 
-    /// Hands `f` the session with an OSD, which is opened if there is none.
+    /// Calls `f` with the session of an OSD. Opens one if there is none.
     ///
-    /// One that is there may be where the OSD was before `view`: then its gate is closed, and what comes is
-    /// placed again when the steward ends it.
+    /// An existing session may belong to the address that the OSD had before `view`. Its gate is then
+    /// closed, and its operations are placed again when the steward ends it.
     #[inline]
     pub(super) fn with<R>(
         &self,
@@ -82,7 +82,8 @@ impl Sessions {
         let table = self.by_osd.load();
         match table.get(at) {
             _ if changes.closed => return Err(NoSession::Closed),
-            // A session where the OSD was would stay until the next map, and keep all from where the OSD is.
+            // A session to the OSD's old address would last until the next map, and keep operations from
+            // the new address.
             _ if view.epoch() < changes.epoch => return Err(NoSession::Stale),
             Some(Some(session)) => return Ok(Arc::clone(session)),
             _ => {}
@@ -99,11 +100,12 @@ impl Sessions {
         Ok(session)
     }
 
-    /// Gives a session a new connection. `None` if the client is being dropped; else the one that is not used
-    /// any more, if there is one.
+    /// Opens a new connection for a session. Returns `None` if the client is being dropped, otherwise
+    /// the connection that is no longer used, if any.
     pub(super) fn connect(&self, session: &Arc<Session>) -> Option<Option<Arc<Connection>>> {
         let mut unused = None;
-        // Before it is up: the loss of a connection that no session knows would be nobody's news.
+        // Attached before the connection opens: no session would handle the loss of a connection that
+        // none knows.
         self.dialer.connect(EntityType::OSD, session.addr, Policy::lossy_client(), |conn| {
             let link = Link(Arc::downgrade(session));
             conn.user_data().set(Arc::new(link)).expect("the connection is new");
@@ -112,29 +114,29 @@ impl Sessions {
         Some(unused)
     }
 
-    /// The client's number, as connections that are made now say.
+    /// Returns the client's global id, as new connections send it.
     pub(super) fn global_id(&self) -> GlobalId {
         self.dialer.global_id()
     }
 
-    /// All sessions, first that of the homeless: its gate closes before all others and opens before all
-    /// others, see [`Sessions::detain`].
+    /// Returns all sessions, the homeless one first. Its gate closes before all others and opens before
+    /// all others; see [`Sessions::detain`].
     pub(super) fn all(&self) -> Vec<Arc<Session>> {
         let homeless = std::iter::once(&self.homeless);
         homeless.chain(self.by_osd.load().iter().flatten()).cloned().collect()
     }
 
-    /// Keeps an operation that was placed by a map on its way out, until the steward places it by the next
-    /// one. `false`: the next one is there already.
+    /// Holds an operation that was placed by an outdated map until the steward places it by the next
+    /// map. Returns `false` if the next map is already adopted.
     ///
-    /// Such an operation must not simply come back later: those that its sender submits after it would be
-    /// sent before it. Here it waits at the gate that opens first, so that they, who find the next map, wait
-    /// behind it or come after it.
+    /// Merely retrying later would break the order: operations that the sender submits afterwards would
+    /// be sent first. The gate of the homeless session opens first, so later operations placed by the
+    /// next map queue behind this operation or follow it.
     pub(super) fn detain(&self, op: &Arc<Op>, place: &Placement) -> bool {
         self.homeless.hold(op, place)
     }
 
-    /// Closes all gates, also of sessions to come, for a map of `epoch`.
+    /// Closes all gates, including those of future sessions, for a map of `epoch`.
     pub(super) fn gate_all(&self, epoch: Epoch) -> Vec<Arc<Session>> {
         let mut changes = self.changes.lock();
         changes.epoch = epoch;
@@ -144,13 +146,13 @@ impl Sessions {
         all
     }
 
-    /// New sessions have their gates open again. Returns all that may still have theirs closed.
+    /// Lets new sessions start with an open gate. Returns all sessions, whose gates may still be closed.
     pub(super) fn ungate_new(&self) -> Vec<Arc<Session>> {
         self.changes.lock().gated = false;
         self.all()
     }
 
-    /// Removes a session that has ended.
+    /// Removes an ended session.
     pub(super) fn remove(&self, session: &Arc<Session>) {
         let _changes = self.changes.lock();
         let mut table = Vec::clone(&self.by_osd.load());
@@ -162,12 +164,12 @@ impl Sessions {
         self.by_osd.store(Arc::new(table));
     }
 
-    /// Whether no session is opened any more.
+    /// Returns `true` if no session can be opened any more.
     pub(super) fn is_closed(&self) -> bool {
         self.changes.lock().closed
     }
 
-    /// No session is opened any more. Returns all there are.
+    /// Prevents new sessions. Returns all existing ones.
     pub(super) fn close(&self) -> Vec<Arc<Session>> {
         self.changes.lock().closed = true;
         self.all()
@@ -184,8 +186,8 @@ mod tests {
 
     use super::*;
 
-    /// Opened by an old map, a session would stay where its OSD was, and nobody would end it before the next
-    /// map.
+    /// A session opened by an old map would stay at the OSD's old address, and would not be ended before
+    /// the next map.
     #[tokio::test]
     async fn who_has_an_old_map_opens_no_session() {
         let text = "[global]\nmon host = v2:127.0.0.1:1\nauth client required = none\n";
@@ -207,7 +209,7 @@ mod tests {
         };
         let (osd, old, new) = (Some(OsdId(0)), view(5), view(6));
         assert_eq!(sessions.with(osd, &old, |_| ()), Err(NoSession::Stale));
-        // It would be opened by the newest map, if there were still a client.
+        // The newest map would open the session if the client still existed.
         assert_eq!(sessions.with(osd, &new, |_| ()), Err(NoSession::Closed));
     }
 }

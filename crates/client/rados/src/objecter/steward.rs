@@ -1,10 +1,10 @@
-//! The one task that sends operations again: when the map changes, a connection is lost, a backoff ends, or
-//! an OSD says "again" or "there".
+//! The task that resends operations: after a change of the map, a lost connection, the end of a backoff,
+//! EAGAIN or a redirect.
 //!
-//! Everything it does is off the way of an operation that is simply sent and answered. Because it is one
-//! task, nothing is sent again by two at once; because it closes gates first (see [`Session`]), nothing that
-//! is new overtakes what is sent again. Operations keep their tids and go out in the order of their tids,
-//! which is the order of submission.
+//! It is not involved in an operation that is sent and answered normally. Because there is one such
+//! task, no operation is resent twice at once. Because it closes the gates first (see [`Session`]), no
+//! new operation overtakes a resent one. Operations keep their tids and are resent in tid order, which
+//! is the order of submission.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,19 +23,19 @@ use super::session::{Attempts, Session};
 use super::target::MapView;
 use super::{Objecter, OpError, Resent};
 
-/// What the steward is told. Maps are bounded in number ([`MAPS_WAITING_MAX`]), the others by what is in
-/// flight and by the number of sessions.
+/// The steward's events. The number of queued maps is limited ([`MAPS_WAITING_MAX`]); the operations in
+/// flight and the number of sessions limit the other events.
 pub(super) enum Event {
-    /// Maps have come.
+    /// Maps have arrived.
     Maps {
-        /// What a monitor or an OSD sent.
+        /// The message of a monitor or an OSD.
         maps: MOSDMap,
-        /// When.
+        /// Time of arrival.
         came_at: std::time::Instant,
     },
-    /// A monitor has let us in.
+    /// A monitor has authenticated the client.
     Authenticated,
-    /// A session's connection is lost.
+    /// A session has lost its connection.
     Lost {
         /// The session.
         session: Arc<Session>,
@@ -46,30 +46,32 @@ pub(super) enum Event {
     Unblocked {
         /// The session.
         session: Arc<Session>,
-        /// What the OSD said.
+        /// The OSD's message.
         backoff: MOSDBackoff,
     },
-    /// An OSD wants an operation to be sent again, or to another object.
+    /// An OSD asked for an operation to be resent or redirected it.
     Again {
         /// The operation, which is in no table.
         op: Arc<Op>,
-        /// What the OSD said.
+        /// The OSD's reply.
         reply: OsdReply,
     },
 }
 
-/// Messages of maps that may wait. Those beyond are dropped, and asked for again when the gap shows.
+/// Maximum number of queued map messages. Further ones are dropped, and requested again when the gap is
+/// found.
 pub(super) const MAPS_WAITING_MAX: usize = 64;
 
-/// A connection that is lost sooner than this after it was made is made again only then.
+/// Minimum age of a connection before it is replaced. If it is lost earlier, the reconnection waits.
 const RECONNECT_MIN: Duration = Duration::from_millis(100);
 
-/// The task.
+/// The task's state.
 pub(crate) struct Steward {
     objecter: Arc<Objecter>,
     events: mpsc::UnboundedReceiver<Event>,
     location: Arc<Location>,
-    /// By it OSDs know what is sent again; 0 before a monitor has given one.
+    /// The global id under which operations were sent, by which OSDs recognise resent ones; 0 before a
+    /// monitor has assigned one.
     identity: GlobalId,
 }
 
@@ -102,13 +104,14 @@ impl Steward {
     }
 }
 
-/// The client's number.
+/// Changes of the client's global id.
 impl Steward {
-    /// Begins anew if the monitors have given the client another number: OSDs would execute again what was
-    /// sent under the one before. Changes that were sent end; all else is sent over new connections.
+    /// Restarts all sessions if the monitors have assigned another global id: OSDs would execute
+    /// operations sent under the previous id again. Changes already sent fail with
+    /// `OpError::NewIdentity`; all other operations are resent over new connections.
     ///
-    /// Before anything is sent again, whatever the event: connections that were opened before authenticate
-    /// only under the number of then.
+    /// Called before an event is handled, whatever it is: connections opened earlier authenticate only
+    /// under the previous id.
     fn follow_identity(&mut self) {
         let identity = self.objecter.sessions.global_id();
         let before = std::mem::replace(&mut self.identity, identity);
@@ -142,8 +145,8 @@ impl Steward {
 
 /// Maps.
 impl Steward {
-    /// Follows the maps from ours on, and asks again for what is missing. Gives how many operations were
-    /// placed anew.
+    /// Applies the maps that follow the current one, and requests missing ones. Returns the number of
+    /// operations that were placed again.
     fn take_maps(&self, maps: MOSDMap) -> u64 {
         self.objecter.maps_waiting.fetch_sub(1, std::sync::atomic::Ordering::Relaxed);
         let before = self.objecter.view.load_full();
@@ -161,14 +164,14 @@ impl Steward {
             self.objecter.epochs.send_replace(reached);
         }
         if reached < last {
-            // A gap: a message was dropped, or the monitor no longer has what follows our map.
+            // A gap: a message was dropped, or the monitor no longer has the map after the current one.
             self.objecter.monc.follow("osdmap", u64::from(reached.0) + 1);
         }
         displaced
     }
 
-    /// Makes `new` the map that operations are placed by, and moves those that it places elsewhere. Gives
-    /// their number.
+    /// Publishes `new` as the map that places operations, and places the operations again that it moves.
+    /// Returns their number.
     fn adopt(&self, old: &MapView, new: &Arc<MapView>) -> u64 {
         let sessions = self.objecter.sessions.gate_all(new.epoch());
         self.objecter.view.store(Arc::clone(new));
@@ -197,7 +200,7 @@ impl Steward {
         count
     }
 
-    /// Ends the session with an OSD that is down or has moved; returns what was in flight.
+    /// Ends the session with an OSD that is down or has moved; returns the operations that were in flight.
     fn end(&self, session: &Arc<Session>) -> Vec<Numbered> {
         let (conn, ops) = session.end();
         if let Some(conn) = conn {
@@ -207,13 +210,13 @@ impl Steward {
         ops
     }
 
-    /// The operations of a session that have to be placed anew. Placement is computed outside the session's
-    /// lock; what ends meanwhile is not found any more afterwards.
+    /// Returns the operations of a session that must be placed again. Placements are computed outside
+    /// the session's lock; operations that end meanwhile are skipped later.
     ///
-    /// Maps are looked at one by one, since an OSD that went down and came up again has dropped what was sent
-    /// to it, though it serves the same placement groups after it as before. Where maps were skipped nobody
-    /// knows, so all is placed anew; an OSD that has executed an operation knows its number and does not do
-    /// so again.
+    /// Maps are examined one by one: an OSD that went down and came up again has dropped the operations
+    /// sent to it, even if it serves the same placement groups before and after. If maps were skipped,
+    /// all operations are placed again, because such an interval may have been missed. An OSD recognises
+    /// the tid of an executed operation and does not execute it again.
     fn moved(&self, session: &Session, old: &MapView, new: &MapView) -> Vec<Tid> {
         let skipped = new.epoch().0 > old.epoch().0 + 1;
         let mut unchanged: FxHashMap<PgId, bool> = FxHashMap::default();
@@ -234,8 +237,8 @@ impl Steward {
     }
 }
 
-/// The map that `maps` lead to from `current`: the next one, or, where there is a gap, the newest that is
-/// there whole. `None` if there is neither or it cannot be read.
+/// Returns the map that `maps` lead to from `current`: the next one, or, after a gap, the newest full
+/// map. Returns `None` if there is neither or decoding fails.
 fn next_map(current: &OsdMap, maps: &MOSDMap) -> Option<OsdMap> {
     let next = Epoch(current.epoch.0 + 1);
     if let Some(bytes) = maps.incrementals.get(&next).filter(|_| current.epoch > Epoch(0)) {
@@ -245,31 +248,32 @@ fn next_map(current: &OsdMap, maps: &MOSDMap) -> Option<OsdMap> {
     }
     let (epoch, bytes) = maps.maps.last_key_value()?;
     let map = OsdMap::decode(bytes).ok().filter(|_| *epoch > current.epoch)?;
-    // Each turn must lead on, whatever the message says.
+    // Every iteration must advance the epoch, whatever the message contains.
     (map.epoch > current.epoch).then_some(map)
 }
 
-/// Operations that go to the same OSD, or to nobody for now.
+/// Operations for one OSD, or for no OSD at present.
 struct Portion {
     osd: Option<OsdId>,
-    /// Those that are in no table yet.
+    /// Operations that are in no table yet.
     ops: Vec<Arc<Op>>,
-    /// Of those that are.
+    /// Attempts of operations that are in the table.
     attempts: Attempts,
-    /// For them; the same each time, as nobody but this task gives a session another one.
+    /// The connection for the attempts. It stays the same, because only this task replaces a session's
+    /// connection.
     conn: Option<Arc<Connection>>,
 }
 
-/// How many operations are left with a connection as one thing: each of these wakes its writer task, which
-/// costs some microseconds.
+/// Number of attempts handed to a connection as one batch. Each batch wakes the connection's writer
+/// task, which costs a few microseconds.
 const PORTION_OPS: usize = 512;
 
-/// How many operations are brought near at a time and go into tables before the next: what is asked of them,
-/// two cache lines of each, fits into a core's first cache, and a session is locked for some microseconds of
-/// work.
+/// Number of operations prefetched at a time and entered into tables before the next batch. The parts of
+/// them that are accessed, two cache lines each, fit into a core's L1 cache, and the session's lock is
+/// held for a few microseconds.
 const NEAR_OPS: usize = 32;
 
-/// One for each OSD; there may be hundreds.
+/// One portion for each OSD; there may be hundreds.
 #[derive(Default)]
 struct Portions {
     all: Vec<Portion>,
@@ -287,19 +291,19 @@ impl Portions {
     }
 }
 
-/// Leaves a portion's attempts with its connection.
+/// Hands a portion's attempts to its connection.
 fn leave(portion: &mut Portion) {
     if portion.attempts.len() == 0 {
         return;
     }
     if let Some(conn) = &portion.conn {
-        // Lost with the connection, if that is closed, and found again as all that is lost with it.
+        // On a closed connection the attempts are lost; the connection's loss has them resent.
         let _ = conn.leave(Box::new(portion.attempts.take()));
     }
 }
 
-/// Has the processor fetch operations that lie all over the memory, many at the same time: none of these
-/// loads waits for another.
+/// Prefetches operations that are scattered over memory. The loads do not depend on each other, so they
+/// overlap.
 fn bring_near(ops: &[Arc<Op>]) {
     for op in ops {
         std::hint::black_box(op.tid);
@@ -307,7 +311,7 @@ fn bring_near(ops: &[Arc<Op>]) {
     }
 }
 
-/// Operations in the order of their numbers, which mostly lie close to each other.
+/// Sorts operations by tid. The tids are usually dense.
 fn in_order(mut ops: Vec<Numbered>) -> Vec<Arc<Op>> {
     let numbers = ops.iter().map(|(tid, _)| tid.0);
     let (first, last) = (numbers.clone().min().unwrap_or(0), numbers.max().unwrap_or(0));
@@ -323,9 +327,9 @@ fn in_order(mut ops: Vec<Numbered>) -> Vec<Arc<Op>> {
     places.into_iter().flatten().collect()
 }
 
-/// Sending again.
+/// Resending.
 impl Steward {
-    /// Makes a new connection for a session, and sends everything again.
+    /// Opens a new connection for a session, and resends all its operations.
     fn reconnect(&self, session: Arc<Session>, conn_id: u64) {
         if !session.uses(conn_id) {
             return;
@@ -354,7 +358,7 @@ impl Steward {
         self.open_gate(session);
     }
 
-    /// Sends an operation to the primary after EAGAIN, or to where it was redirected.
+    /// Resends an operation to the primary after EAGAIN, or to the target of a redirect.
     fn send_again(&self, op: Arc<Op>, reply: OsdReply) {
         let mut flight = op.flight.load();
         if let Some(redirect) = reply.redirect {
@@ -372,17 +376,17 @@ impl Steward {
             Ok(place) => flight.place = place,
             Err(e) => return self.objecter.fail(&op, OpError::Os(e.errno())),
         }
-        // It is in no table and no queue: nobody else has it.
+        // The operation is in no table and no queue, so this task holds it exclusively.
         op.flight.store(flight);
         self.place_all(vec![(op.tid, op)]);
     }
 
-    /// Places operations by the current map and sends them, in the order in which they were submitted. Those
-    /// whose pool is gone end.
+    /// Places operations by the current map and sends them in the order of submission. Operations whose
+    /// pool is gone fail.
     fn place_all(&self, ops: Vec<Numbered>) {
         let view = self.objecter.view.load_full();
         let mut places = view.places_again();
-        // One object's operations all go to one OSD.
+        // All operations of one object go to one OSD.
         let mut portions = Portions::default();
         let mut ops = in_order(ops).into_iter();
         while !ops.as_slice().is_empty() {
@@ -394,7 +398,7 @@ impl Steward {
                         op.flight.set_place(&place);
                         portions.of(place.osd, view.epoch()).ops.push(op);
                     }
-                    // Pool numbers are not used twice: a pool that the map has lost is gone for good.
+                    // Pool ids are never reused: a pool missing from the map is gone permanently.
                     Err(e) => self.objecter.fail(&op, OpError::Os(e.errno())),
                 }
             }
@@ -406,8 +410,8 @@ impl Steward {
         portions.all.iter_mut().for_each(leave);
     }
 
-    /// Puts a portion's operations, which were placed by `view`, into their session's table, and leaves them
-    /// with its connection once they are enough. About `more` follow.
+    /// Enters a portion's operations, placed by `view`, into their session's table, and hands a full
+    /// batch to its connection. About `more` operations follow.
     fn enter(&self, view: &MapView, portion: &mut Portion, more: usize) {
         if portion.ops.is_empty() {
             return;
@@ -417,7 +421,7 @@ impl Steward {
             *conn = session.place(ops.drain(..), more, attempts);
         });
         if entered.is_err() {
-            // There is no session only because the client is being shut down: the map is the newest.
+            // The map is the newest, so there is no session only because the client is being shut down.
             ops.drain(..).for_each(|op| self.objecter.fail(&op, OpError::Shutdown));
         }
         if attempts.len() >= PORTION_OPS {
@@ -425,7 +429,7 @@ impl Steward {
         }
     }
 
-    /// Lets those in who wait at a gate, then opens it.
+    /// Enters the operations held at a gate, then opens it.
     fn open_gate(&self, session: &Arc<Session>) {
         while let Some(held) = session.open_gate() {
             self.place_all(held.into_iter().map(|op| (op.tid, op)).collect());

@@ -1,4 +1,4 @@
-//! Where an operation belongs: the map, asked.
+//! Placement of operations by the map.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,44 +10,44 @@ use loligo_wire::{EntityAddr, Epoch, OsdId, PgId, PoolId, SpgId};
 use super::replica::{ANYWHERE, Location, nearest};
 use crate::error::Errno;
 
-/// A map, with what was computed from it.
+/// An OSD map, with values derived from it.
 pub(crate) struct MapView {
     targets: Targets,
     location: Arc<Location>,
-    /// How far each OSD is, once a read has wanted the nearest.
+    /// Distance of each OSD; computed by the first read that wants the nearest copy.
     distances: OnceLock<Box<[u16]>>,
-    /// Which copy the next read that is to be balanced goes to.
+    /// Selects the copy for the next balanced read.
     turn: AtomicUsize,
 }
 
-/// Where an operation belongs, by one map.
+/// An operation's placement by one map.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Placement {
     pub(super) spgid: SpgId,
-    /// The pool that was asked for; another serves it if a cache tier lies over it.
+    /// The requested pool. If it has a cache tier, another pool serves it.
     pub(super) pool: PoolId,
     pub(super) hash: u32,
     pub(super) epoch: Epoch,
-    /// Where it goes, mostly the primary; `None` while nobody serves the placement group. Its address is the
-    /// session's.
+    /// The target OSD, usually the primary; `None` while no OSD serves the placement group. The session
+    /// has its address.
     pub(super) osd: Option<OsdId>,
-    /// Whether it has to wait: reads or writes are paused, or there is no space.
+    /// Whether the operation has to wait: reads or writes are paused, or there is no space.
     pub(super) paused: bool,
     /// The operation's flags.
     pub(super) flags: OsdFlags,
 }
 
-/// Why an operation belongs nowhere.
+/// Why an operation cannot be placed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unplaceable {
-    /// There is no such pool (in this map).
+    /// This map has no such pool.
     NoPool,
-    /// The pool is set to fail everything.
+    /// The pool is set to fail all operations.
     Failing,
 }
 
 impl Unplaceable {
-    /// What such an operation ends with.
+    /// Returns the errno that such an operation fails with.
     pub(super) fn errno(self) -> Errno {
         match self {
             Self::NoPool => Errno::ENOENT,
@@ -63,13 +63,13 @@ impl Default for MapView {
 }
 
 impl MapView {
-    /// The map, seen from a place.
+    /// Creates the view of a map from a location.
     pub(crate) fn new(map: OsdMap, location: Arc<Location>) -> Self {
         let (distances, turn) = (OnceLock::new(), AtomicUsize::new(0));
         Self { targets: Targets::new(Arc::new(map)), location, distances, turn }
     }
 
-    /// The map.
+    /// Returns the map.
     pub(crate) fn map(&self) -> &OsdMap {
         self.targets.map()
     }
@@ -78,12 +78,12 @@ impl MapView {
         self.map().epoch
     }
 
-    /// The hash by which an object is placed; `None` if there is no such pool.
+    /// Returns the hash that places an object; `None` if the pool does not exist.
     pub(crate) fn hash_of(&self, pool: PoolId, nspace: &[u8], key: &[u8], oid: &[u8]) -> Option<u32> {
         self.targets.target(pool, nspace, key, oid).map(|target| target.hash)
     }
 
-    /// Where an operation with these flags on this object belongs.
+    /// Places an operation with these flags on this object.
     #[inline]
     pub(super) fn place(
         &self,
@@ -99,15 +99,14 @@ impl MapView {
         Ok(self.placement(locator.pool, target.ok_or(Unplaceable::NoPool)?, flags))
     }
 
-    /// For placing many operations again.
+    /// Returns a placer for many operations that are placed again.
     pub(super) fn places_again(&self) -> PlacesAgain<'_> {
         PlacesAgain { view: self, known: None }
     }
 
-    /// Where an operation belongs that was placed by an earlier map, for the same object and with the same
-    /// flags.
+    /// Places an operation again that an earlier map has placed, for the same object and flags.
     fn place_again(&self, place: &Placement) -> Result<Placement, Unplaceable> {
-        // Full hashes do not change: how a pool hashes is settled when it is made.
+        // The full hash does not change: a pool's hash function is fixed at its creation.
         let pool_id = self.serving_pool(place.pool, place.flags)?;
         let target = self.targets.target_of_hash(pool_id, place.hash);
         Ok(self.placement(place.pool, target.ok_or(Unplaceable::NoPool)?, place.flags))
@@ -132,18 +131,18 @@ impl MapView {
         }
     }
 
-    /// Where an OSD listens.
+    /// Returns the address of an OSD.
     pub(super) fn addr_of(&self, osd: OsdId) -> Option<EntityAddr> {
         self.map().client_addrs(osd)?.msgr2().copied()
     }
 
-    /// Whether an OSD listens anywhere.
+    /// Returns `true` if an OSD has an address.
     fn listens(&self, osd: OsdId) -> bool {
         self.map().client_addrs(osd).is_some_and(|addrs| addrs.msgr2().is_some())
     }
 
-    /// One of the OSDs that have a placement group: the nearest, or each in turn. Costs a CRUSH placement, a
-    /// few microseconds.
+    /// Returns one of the OSDs that store a placement group: the nearest, or each in turn. Costs a CRUSH
+    /// placement, a few microseconds.
     #[cold]
     fn copy_of(&self, pg: PgId, flags: OsdFlags) -> Option<OsdId> {
         let acting = self.map().pg_to_up_acting(pg).acting;
@@ -151,12 +150,12 @@ impl MapView {
             let distances = self.distances.get_or_init(|| self.location.distances(self.map()));
             return nearest(distances, acting.iter().copied());
         }
-        // Relaxed: that the copies take turns need not be exact.
+        // Relaxed: the rotation between the copies need not be exact.
         let turn = self.turn.fetch_add(1, Ordering::Relaxed);
         acting.get(turn % acting.len().max(1)).copied()
     }
 
-    /// The pool that serves a pool: itself, unless a cache tier lies over it.
+    /// Returns the pool that serves a pool: the pool itself, unless it has a cache tier.
     fn serving_pool(&self, id: PoolId, flags: OsdFlags) -> Result<PoolId, Unplaceable> {
         let pool = self.map().pool(id).ok_or(Unplaceable::NoPool)?;
         if pool.flags.has(PoolFlags::EIO) {
@@ -170,21 +169,21 @@ impl MapView {
         Ok(if tier.0 >= 0 { tier } else { id })
     }
 
-    /// The primary's position in an erasure-coded placement group.
+    /// Returns the primary's position in an erasure-coded placement group.
     fn primary_shard(&self, pg: PgId, primary: Option<OsdId>) -> i8 {
         let acting = self.map().pg_to_up_acting(pg).acting;
         let at = acting.iter().position(|osd| Some(*osd) == primary);
         at.and_then(|at| i8::try_from(at).ok()).unwrap_or(SpgId::NO_SHARD)
     }
 
-    /// Whether the map keeps the client out whose addresses have this number.
+    /// Returns `true` if the map's blocklist contains an address with this nonce.
     pub(super) fn keeps_out(&self, nonce: u32) -> bool {
-        // 0 stands for all clients of a host. Those, and networks, are told by the OSDs: only they know where
-        // they see us.
+        // Nonce 0 stands for all clients of a host. Such entries, and networks, are left to the OSDs:
+        // only they know the address they see for this client.
         nonce != 0 && self.map().blocklist.addrs.keys().any(|addr| addr.nonce == nonce)
     }
 
-    /// Whether operations with these flags on a pool have to wait.
+    /// Returns `true` if operations with these flags on a pool have to wait.
     pub(super) fn pauses(&self, pool: PoolId, flags: OsdFlags) -> bool {
         let map = self.map();
         if flags.contains(OsdFlags::READ) && map.flags.has(MapFlags::PAUSERD) {
@@ -201,13 +200,13 @@ impl MapView {
         map.flags.has(MapFlags::PAUSEWR) || (heeds_full && full())
     }
 
-    /// Whether an OSD is up and listens there.
+    /// Returns `true` if an OSD is up at this address.
     pub(super) fn serves(&self, osd: OsdId, addr: EntityAddr) -> bool {
         self.map().client_addrs(osd).and_then(|addrs| addrs.msgr2()) == Some(&addr)
     }
 
-    /// Whether a placement group goes on in this map as it was in `old`. If not, its OSDs may have dropped
-    /// what was sent to them.
+    /// Returns `true` if a placement group's interval continues from `old` to this map. If not, its OSDs
+    /// may have dropped the operations sent to them.
     pub(super) fn continues(&self, old: &Self, pg: PgId) -> bool {
         let (Some(before), Some(now)) = (old.map().pool(pg.pool), self.map().pool(pg.pool)) else {
             return false;
@@ -221,13 +220,13 @@ impl MapView {
     }
 }
 
-/// Places operations again one after the other, and keeps in mind what those of one pool have in common.
+/// Places operations again one by one, and caches what operations on one pool have in common.
 pub(super) struct PlacesAgain<'a> {
     view: &'a MapView,
     known: Option<Known>,
 }
 
-/// Of a replicated pool's operations with the same flags, for the primary.
+/// Values shared by operations with the same flags on a replicated pool, sent to the primary.
 struct Known {
     pool: PoolId,
     serving: PoolId,
@@ -236,8 +235,8 @@ struct Known {
 }
 
 impl PlacesAgain<'_> {
-    /// Gives an operation that was placed by an earlier map its place in this one, for the same object and
-    /// with the same flags.
+    /// Replaces an operation's placement by an earlier map with the one by this map, for the same object
+    /// and flags.
     pub(super) fn place(&mut self, place: &mut Placement) -> Result<(), Unplaceable> {
         if self.known.as_ref().is_none_or(|known| known.pool != place.pool || known.flags != place.flags) {
             self.known = self.learn(place)?;
@@ -255,7 +254,7 @@ impl PlacesAgain<'_> {
         Ok(())
     }
 
-    /// `None` where each operation has to be looked at in full.
+    /// Returns `None` if each operation needs a full placement.
     fn learn(&self, place: &Placement) -> Result<Option<Known>, Unplaceable> {
         let view = self.view;
         let (pool, flags) = (place.pool, place.flags);

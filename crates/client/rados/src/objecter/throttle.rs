@@ -1,11 +1,11 @@
-//! The bound on operations in flight, in number and bytes (`objecter_inflight_ops`,
+//! The limit on operations in flight, in number and bytes (`objecter_inflight_ops`,
 //! `objecter_inflight_op_bytes`).
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 
-/// Both counters in one word, so that one compare-and-swap takes a place or refuses it.
+/// Both counters in one word, so that one compare-and-swap acquires a place or fails.
 ///
 /// ```text
 /// bits 63..40  operations    bits 39..0  bytes
@@ -13,21 +13,21 @@ use tokio::sync::{Notify, Semaphore, SemaphorePermit};
 const OPS_SHIFT: u32 = 40;
 const BYTES_MASK: u64 = (1 << OPS_SHIFT) - 1;
 
-/// Counts what is in flight. A place for an operation is taken before it is sent and given back when it is
-/// answered.
+/// Counts the operations in flight. An operation acquires a place before it is sent and releases it when
+/// it is answered.
 pub(crate) struct Throttle {
     ops_max: u64,
     bytes_max: u64,
     held: AtomicU64,
-    /// Those who wait, and whose turn it is.
+    /// Number of waiting operations, including the one whose turn it is.
     waiting: AtomicUsize,
     turns: Semaphore,
     released: Notify,
 }
 
 impl Throttle {
-    /// At most `ops_max` operations (below 16 Mi) and `bytes_max` bytes (below 1 TiB); one operation may
-    /// exceed the bytes if it is alone.
+    /// Limits to `ops_max` operations (below 16 Mi) and `bytes_max` bytes (below 1 TiB). A single
+    /// operation alone may exceed the byte limit.
     pub(crate) fn new(ops_max: u64, bytes_max: u64) -> Self {
         Self {
             ops_max: ops_max.clamp(1, (1 << 24) - 1),
@@ -39,13 +39,14 @@ impl Throttle {
         }
     }
 
-    /// Waits for a place for one operation of `bytes` bytes, behind those who wait already. `None`: there was
-    /// one at once. Who has to wait keeps what `enlist` gives meanwhile.
+    /// Waits for a place for one operation of `bytes` bytes, after the operations that already wait.
+    /// Returns `None` if a place was free at once. A waiting operation holds the value that `enlist`
+    /// returns meanwhile.
     pub(crate) async fn acquire<G>(&self, bytes: u64, enlist: impl FnOnce() -> G) -> Option<Turn<'_>> {
         if self.waiting.load(Ordering::SeqCst) == 0 && self.try_acquire(bytes) {
             return None;
         }
-        // On the heap, so that futures are small for those who need not wait.
+        // Boxed, so that futures stay small when there is no wait.
         let waits = Box::pin(async {
             let _enlisted = enlist();
             self.wait(bytes).await
@@ -56,13 +57,12 @@ impl Throttle {
     #[cold]
     async fn wait(&self, bytes: u64) -> Turn<'_> {
         let waiting = Waiting::enlist(self);
-        // Turns are given in the order in which they are asked for; only he whose turn it is looks for a
-        // place.
+        // The semaphore is fair. Only the owner of the turn tries to acquire a place.
         let permit = self.turns.acquire().await.expect("never closed");
         loop {
             let released = self.released.notified();
             tokio::pin!(released);
-            // Enlisted before the look, so that a place given back between the two is not missed.
+            // Enabled before the check, so that a release in between is not missed.
             released.as_mut().enable();
             if self.try_acquire(bytes) {
                 return Turn { _permit: permit, _waiting: waiting };
@@ -71,8 +71,7 @@ impl Throttle {
         }
     }
 
-    /// Takes a place if there is one. Every `try_acquire` that succeeded is followed by a `release` of the
-    /// same bytes.
+    /// Acquires a place if one is free. Every success must be followed by a `release` of the same bytes.
     fn try_acquire(&self, bytes: u64) -> bool {
         let bytes = bytes.min(BYTES_MASK >> 1);
         let take = |held: u64| {
@@ -83,7 +82,7 @@ impl Throttle {
         self.held.fetch_update(Ordering::SeqCst, Ordering::Relaxed, take).is_ok()
     }
 
-    /// Gives back the places of `ops` operations of `bytes` bytes together.
+    /// Releases the places of `ops` operations with `bytes` bytes in total.
     pub(crate) fn release(&self, ops: u64, bytes: u64) {
         self.held.fetch_sub((ops << OPS_SHIFT) + bytes, Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0 {
@@ -91,28 +90,28 @@ impl Throttle {
         }
     }
 
-    /// Operations and bytes in flight.
+    /// Returns the number of operations in flight and their bytes.
     pub(crate) fn held(&self) -> (u64, u64) {
         let held = self.held.load(Ordering::Relaxed);
         (held >> OPS_SHIFT, held & BYTES_MASK)
     }
 
-    /// The bytes that an operation counts for.
+    /// Returns the bytes that an operation is charged.
     pub(crate) fn cost(bytes: usize) -> u64 {
         (bytes as u64).min(BYTES_MASK >> 1)
     }
 }
 
-/// The turn of one who had to wait. Until it is over, nobody who came later gets a place: keep it until the
-/// operation is on its way, or those that were submitted after it could be sent before it.
+/// The turn of an operation that had to wait. No later operation gets a place until it is dropped. Keep
+/// it until the operation is sent, or operations submitted later could be sent first.
 #[must_use = "the turn ends when this is dropped"]
 pub(crate) struct Turn<'a> {
-    // Before `_waiting`: who comes between the two waits for a turn, which is free.
+    // Dropped before `_waiting`: an operation that arrives in between waits for a turn, which is free.
     _permit: SemaphorePermit<'a>,
     _waiting: Waiting<'a>,
 }
 
-/// One who waits, or whose turn it is.
+/// A waiting operation, or the one whose turn it is; counted in `Throttle::waiting`.
 struct Waiting<'a>(&'a Throttle);
 
 impl<'a> Waiting<'a> {
@@ -171,7 +170,7 @@ mod tests {
         assert!(throttle.try_acquire(1));
     }
 
-    /// Whoever comes later, whoever is looked at first, and whoever stops waiting.
+    /// Covers operations that arrive later, that are polled first, and that stop waiting.
     #[tokio::test]
     async fn those_who_wait_are_served_in_the_order_in_which_they_came() {
         fn poll<'a>(future: &mut Pin<Box<impl Future<Output = Option<Turn<'a>>>>>) -> Poll<Option<Turn<'a>>> {

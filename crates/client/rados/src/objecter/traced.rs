@@ -1,4 +1,4 @@
-//! What notes the moments of a traced operation.
+//! Recording the moments of a traced operation.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use super::op::Op;
 use crate::Error;
 use crate::trace::{Ended, Sender};
 
-/// An attempt on its way out of a connection's queue.
+/// An attempt in a connection's queue.
 struct Leaving {
     op: Arc<Op>,
     attempt: usize,
 }
 
-/// Who watches the attempt that was packed last, if it is traced.
+/// Returns a watcher for the last packed attempt, if the operation is traced.
 pub(super) fn watcher(op: &Arc<Op>) -> Option<Arc<dyn Watcher>> {
     let attempt = op.marks.as_ref()?.last()?;
     Some(Arc::new(Leaving { op: Arc::clone(op), attempt }))
@@ -35,7 +35,7 @@ impl Watcher for Leaving {
     }
 }
 
-/// An operation whose caller waits.
+/// A traced operation whose caller waits.
 pub(super) struct Following<'a> {
     sender: &'a Sender,
     op: Arc<Op>,
@@ -44,12 +44,12 @@ pub(super) struct Following<'a> {
 }
 
 impl<'a> Following<'a> {
-    /// Follows an operation until its end, or until this is dropped.
+    /// Records the operation's end when it is dropped.
     pub(super) fn new(sender: &'a Sender, op: &Arc<Op>) -> Self {
         Self { sender, op: Arc::clone(op), ended: Ended::Dropped, received: 0 }
     }
 
-    /// The caller goes on.
+    /// Sets the outcome that the caller received.
     pub(super) fn end(mut self, outcome: &Result<OsdReply, Error>) {
         self.ended = match outcome {
             Ok(reply) => {

@@ -1,4 +1,4 @@
-//! What operations and commands wait for, with the reasons that the map has.
+//! The reasons for which operations and commands wait, with details from the map.
 
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use super::requests::{WaitsFor, in_words};
 use super::target::{MapView, Placement};
 
 impl Objecter {
-    /// Operations and commands that have waited for `age_min`. What is younger is passed over, and costs
-    /// nothing but a look at its age.
+    /// Adds the operations and commands that have waited for `age_min` or longer. For younger ones only
+    /// their age is read.
     pub(super) fn gather_waits(&self, age_min: Duration, into: &mut Gathered) {
         let view = self.view();
         let now = coarse_now();
@@ -32,7 +32,7 @@ impl Objecter {
             into.add(Waiter::Request, age(op), || Some(in_words(op)), Reason::Place);
         }
         for (age, to) in self.commands.older(age_min) {
-            // One without an addressee is about to end.
+            // A command without a recipient is about to fail.
             if let Ok(osd) = view.addressee(to) {
                 into.add(Waiter::Command, age, || None, self.reason_of_command(osd, to, &view));
             }
@@ -54,7 +54,7 @@ impl Objecter {
 }
 
 impl MapView {
-    /// Why an operation waits that is placed there, and waits for that.
+    /// Returns the full reason for an operation with this placement and this kind of wait.
     fn reason(&self, waits_for: WaitsFor, place: &Placement) -> Reason {
         let pg = place.spgid.pgid;
         match (waits_for, place.osd) {
@@ -70,14 +70,14 @@ impl MapView {
         }
     }
 
-    /// The OSDs that should serve a placement group, and are down.
+    /// Returns the OSDs that should serve a placement group and are down.
     fn down_of(&self, pg: PgId) -> Vec<OsdId> {
         let raw = self.map().pg_to_raw(pg);
         raw.iter().copied().filter(|osd| self.map().exists(*osd) && !self.map().is_up(*osd)).collect()
     }
 
-    /// Why operations placed there have to wait; `None` if they no longer have to. In the order in which
-    /// [`pauses`](Self::pauses) looks.
+    /// Returns why operations with this placement have to wait, or `None` if they no longer do. The
+    /// checks follow the order of [`pauses`](Self::pauses).
     fn reason_of_pause(&self, place: &Placement) -> Option<Reason> {
         let map = self.map();
         if !self.pauses(place.pool, place.flags) {

@@ -1,5 +1,5 @@
-//! Timelines: when each operation was new, had a place in flight, was queued for its OSD, left the queue, was
-//! sent, was answered, and when its caller went on; and for which locks threads waited meanwhile.
+//! Timelines of operations: when each was new, had a place in flight, was queued for its OSD, left the
+//! queue, was sent, was acked, and was done for its caller. Also the threads' waits for locks.
 //!
 //! ```text
 //! new ──throttle──▶ place ──submit──▶ queued ──lane──▶ left ──write──▶ sent ──flight──▶ acked ──wake──▶ done
@@ -7,9 +7,9 @@
 //!                                        └────────────────────────────────────┘
 //! ```
 //!
-//! A traced operation carries its moments along ([`Marks`]) and is told of once, at its end: so a line that
-//! is lost loses a whole operation and never half of one, and what does not end is not told of. A client that
-//! is not traced pays a look at an `Option` at each of these moments.
+//! A traced operation carries its moments ([`Marks`]) and is recorded once, at its end. A lost record
+//! therefore loses a whole operation and never part of one, and an operation that does not end is not
+//! recorded. Without tracing, each of these moments costs a test of an `Option`.
 
 mod write;
 
@@ -26,55 +26,55 @@ use loligo_wire::message::osd::{MOSDOp, OpCode};
 use loligo_wire::{OsdId, PgId, PoolId, Tid};
 use smallvec::SmallVec;
 
-/// Operations that may wait for the writer; what is more is dropped and counted. About a second of small
-/// ones.
+/// Maximum number of records queued for the writer; further ones are dropped and counted. About a second
+/// of small operations.
 const WAITING_MAX: usize = 1 << 16;
-/// Attempts told of one operation, the first ones.
+/// Maximum number of attempts recorded for an operation; the first ones are kept.
 const ATTEMPTS_MAX: usize = 32;
-/// Operations of one request that are named.
+/// Maximum number of operations of a request that are named.
 const NAMED_MAX: usize = 16;
 
-/// An operation's moments: its submitter, who sends it again and the reader note them, one after the other.
+/// Guards an operation's moments. The submitter, the steward and the reader record them one after the other.
 static MARKS: Class = Class::new("rados.trace_marks");
 
 /// Writes the timelines of all operations of the clients it is given to
 /// ([`Builder::trace`](crate::Builder::trace)), as trace events in JSON that Perfetto and Chrome show and
 /// `loligo trace` draws.
 ///
-/// The file is the JSON array form of the trace event format, one event on a line, times in microseconds
-/// since the start. Each operation is a nestable asynchronous event with its number as `id`, and within it
-/// its phases; their edges are its events: `throttle` from *new* until it had a place in flight, `submit`
-/// until it was *queued* for its OSD, `lane` until the connection's queue gave it out, `write` until the
-/// kernel had its last byte (*sent*), `flight` until it was *acked* (these three once for each attempt),
-/// `wake` until *done*: its caller went on. `submit` says how long locks were waited for in it
-/// (`lock_wait_us`).
+/// The file is the JSON array form of the trace event format, one event per line, with times in
+/// microseconds since the start. Each operation is a nestable asynchronous event with its tid as `id`.
+/// It contains its phases, whose edges are the operation's moments: `throttle` from *new* until it had a
+/// place in flight, `submit` until it was *queued* for its OSD, `lane` until it left the connection's
+/// queue, `write` until the kernel had its last byte (*sent*), `flight` until it was *acked* (these
+/// three once for each attempt), `wake` until it was *done* and its caller continued. The event of
+/// `submit` has the time spent waiting for locks in it as `lock_wait_us`.
 ///
-/// Each wait of any thread of the process for one of our locks is an event of its own on that thread's line,
-/// `lock` and the lock's class, with who waited and who had the lock.
+/// Each wait of any thread of the process for one of our locks is a separate event on that thread's line. It
+/// is named `lock` and the lock's class, and has the code locations of the waiter and of the lock's holder.
 ///
 /// Source of the format: "Trace Event Format", Google, 2016, and Perfetto's documentation of it.
 pub struct Trace {
     sender: Arc<Sender>,
-    /// Ends before the writer does.
+    /// Ends before the writer.
     observing: Observing,
     writer: JoinHandle<io::Result<u64>>,
 }
 
-/// What a trace holds.
+/// The contents of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traced {
     /// Operations written.
     pub written: u64,
-    /// Operations that ended, and waits for locks, while the writer was behind, and are not in the file. It
-    /// says so in its last line.
+    /// Operations that ended and lock waits that are missing from the file because the writer was
+    /// behind. The last line of the file has this number.
     pub dropped: u64,
 }
 
 impl Trace {
-    /// Begins a trace into `out`, with a thread that writes it.
+    /// Starts a trace into `out`, with a thread that writes it.
     ///
     /// # Errors
-    /// No thread could be started.
+    /// The thread could not be started.
     pub fn start(out: impl Write + Send + 'static) -> io::Result<Self> {
         let (records, incoming) = sync_channel(WAITING_MAX);
         let sender = Arc::new(Sender { records, dropped: AtomicU64::new(0), began: Instant::now() });
@@ -92,13 +92,13 @@ impl Trace {
         Ok(Self { sender, observing, writer })
     }
 
-    /// Writes what has ended so far and closes the file. What ends later is not traced.
+    /// Writes all operations that have ended and closes the file. Operations that end later are not traced.
     ///
     /// # Errors
     /// The file could not be written.
     pub fn finish(self) -> io::Result<Traced> {
         drop(self.observing);
-        // Waits while the queue is full. An error means that the writer has ended: it will say why.
+        // Blocks while the queue is full. An error means that the writer has ended; `join` returns its error.
         let _ = self.sender.records.send(Told::End);
         let written = self.writer.join().map_err(|_| io::Error::other("the writer panicked"))??;
         Ok(Traced { written, dropped: self.sender.dropped() })
@@ -115,7 +115,7 @@ impl fmt::Debug for Trace {
     }
 }
 
-/// Takes records to the writer without waiting.
+/// Sends records to the writer without blocking.
 pub(crate) struct Sender {
     records: SyncSender<Told>,
     dropped: AtomicU64,
@@ -123,7 +123,7 @@ pub(crate) struct Sender {
 }
 
 impl Sender {
-    /// Takes an operation that has ended to the writer.
+    /// Sends the record of an ended operation.
     pub(crate) fn ended(&self, tid: Tid, request: &MOSDOp, marks: &Marks, ended: Ended, received: u64) {
         self.tell(Told::Op(Box::new(Record::of(tid, request, marks, ended, received))));
     }
@@ -139,14 +139,14 @@ impl Sender {
     }
 }
 
-/// What the writer is told.
+/// A record for the writer.
 enum Told {
     Op(Box<Record>),
     Lock(Box<LockWait>),
     End,
 }
 
-/// What is told until the end.
+/// The records up to `End`.
 struct Incoming(Receiver<Told>);
 
 impl Iterator for Incoming {
@@ -157,7 +157,7 @@ impl Iterator for Incoming {
     }
 }
 
-/// A wait for a lock, and whose it was.
+/// A wait for a lock, with the thread that waited.
 struct LockWait {
     wait: Wait,
     thread: i32,
@@ -165,14 +165,14 @@ struct LockWait {
 }
 
 impl LockWait {
-    /// By the thread that has waited.
+    /// Creates the record. Must be called by the thread that waited.
     fn of(wait: &Wait) -> Box<Self> {
         let name = std::thread::current().name().map(str::to_owned);
         Box::new(Self { wait: *wait, thread: rustix::thread::gettid().as_raw_nonzero().get(), name })
     }
 }
 
-/// The moments of an operation that is on its way.
+/// The moments of an operation in flight.
 pub(crate) struct Marks {
     new: Instant,
     moments: Mutex<Moments>,
@@ -181,23 +181,23 @@ pub(crate) struct Marks {
 #[derive(Clone, Default)]
 struct Moments {
     place: Option<Instant>,
-    /// How long the thread that gave the place had waited for locks by then, and which it was.
+    /// The thread that acquired the place, and its accumulated lock wait at that time.
     waited_before: Option<(std::thread::ThreadId, Duration)>,
-    /// How long locks were waited for from then until the first attempt was queued, as far as that was one
-    /// thread's doing.
+    /// Time spent waiting for locks from `place` until the first attempt was queued. Measured only if
+    /// one thread did both.
     lock_wait: Duration,
     attempts: SmallVec<[Attempt; 1]>,
     attempts_untold: u64,
     acked: Option<Instant>,
 }
 
-/// One sending of an operation.
+/// One attempt to send an operation.
 #[derive(Clone, Copy)]
 struct Attempt {
     queued: Instant,
-    /// The queue of its connection gave it out.
+    /// When the connection's queue released it.
     left: Option<Instant>,
-    /// The kernel had all of it.
+    /// When the kernel had all of it.
     sent: Option<Instant>,
     pg: PgId,
     osd: Option<OsdId>,
@@ -208,14 +208,14 @@ impl Marks {
         Box::new(Self { new: Instant::now(), moments: Mutex::new(&MARKS, Moments::default()) })
     }
 
-    /// It has a place in flight.
+    /// Records that the operation has a place in flight.
     pub(crate) fn placed(&self) {
         let (thread, waited) = (std::thread::current().id(), waited_by_this_thread());
         let mut moments = self.moments.lock();
         (moments.place, moments.waited_before) = (Some(Instant::now()), Some((thread, waited)));
     }
 
-    /// Its message stands in its OSD's queue, or will the next moment.
+    /// Records that the operation's message is in its OSD's queue, or is about to be.
     pub(crate) fn queued(&self, pg: PgId, osd: Option<OsdId>) {
         let (thread, waited) = (std::thread::current().id(), waited_by_this_thread());
         let attempt = Attempt { queued: Instant::now(), left: None, sent: None, pg, osd };
@@ -230,23 +230,23 @@ impl Marks {
         }
     }
 
-    /// Its answer has come.
+    /// Records that the reply has arrived.
     pub(crate) fn acked(&self) {
         self.moments.lock().acked = Some(Instant::now());
     }
 
-    /// Which attempt was queued last; none if it is not told of.
+    /// Returns the index of the last queued attempt; `None` if that attempt is not recorded.
     pub(crate) fn last(&self) -> Option<usize> {
         let moments = self.moments.lock();
         if moments.attempts_untold == 0 { moments.attempts.len().checked_sub(1) } else { None }
     }
 
-    /// The queue of its connection has given an attempt out.
+    /// Records that an attempt has left the connection's queue.
     pub(crate) fn left(&self, attempt: usize) {
         self.note(attempt, |attempt, now| attempt.left = Some(now));
     }
 
-    /// The kernel has all of an attempt.
+    /// Records that the kernel has all of an attempt.
     pub(crate) fn sent(&self, attempt: usize) {
         self.note(attempt, |attempt, now| attempt.sent = Some(now));
     }
@@ -259,24 +259,24 @@ impl Marks {
     }
 }
 
-/// How an operation ended for its caller.
+/// The outcome of an operation for its caller.
 #[derive(Clone, Debug)]
 pub(crate) enum Ended {
-    /// Answered: 0 or more, or a negative errno.
+    /// The result of the reply: 0 or more, or a negative errno.
     Answered(i32),
     Failed(String),
-    /// Its caller waits no longer.
+    /// The caller stopped waiting.
     Dropped,
 }
 
-/// What is told of an operation. It holds none of its data.
+/// The record of an operation. It contains none of the operation's data.
 struct Record {
     tid: Tid,
     pool: PoolId,
     namespace: Vec<u8>,
     object: Vec<u8>,
     codes: SmallVec<[OpCode; 4]>,
-    /// Bytes of data, there and back.
+    /// Bytes of data sent; `received` has those of the reply.
     sent: u64,
     received: u64,
     new: Instant,

@@ -1,4 +1,4 @@
-//! The file: a JSON array of trace events, one on a line.
+//! The trace file: a JSON array of trace events, one per line.
 
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::{Attempt, Ended, LockWait, Record, Told};
 
-/// Writes what it is told until there is no more; returns the number of operations.
+/// Writes records until there are no more; returns the number of operations.
 pub(super) fn run(
     told: &mut dyn Iterator<Item = Told>,
     out: impl Write,
@@ -39,12 +39,12 @@ struct File<W: Write> {
     out: BufWriter<W>,
     began: Instant,
     pid: u32,
-    /// Threads whose names are in the file. There are as many as the process ever had.
+    /// Threads whose names are in the file: at most as many as the process ever had.
     named: HashSet<i32>,
 }
 
 impl<W: Write> File<W> {
-    /// An operation, and within it its phases, each of which ends where the next one begins.
+    /// Writes an operation with its phases. Each phase ends where the next one begins.
     fn record(&mut self, record: &Record) -> io::Result<()> {
         let id = record.tid.0;
         let name = name(record);
@@ -73,7 +73,7 @@ impl<W: Write> File<W> {
         writeln!(self.out, "{event},")
     }
 
-    /// A wait for a lock, on the line of the thread that waited.
+    /// Writes a lock wait, on the line of the thread that waited.
     fn lock_wait(&mut self, LockWait { wait, thread, name }: &LockWait) -> io::Result<()> {
         let (pid, tid) = (self.pid, *thread);
         if let Some(name) = name.as_ref().filter(|_| self.named.insert(tid)) {
@@ -98,7 +98,7 @@ impl<W: Write> File<W> {
         us(at.saturating_duration_since(self.began))
     }
 
-    /// The last event has no comma after it: then the array is whole.
+    /// Writes the last event, without a comma after it, and closes the array.
     fn end(&mut self, written: u64, dropped: u64) -> io::Result<()> {
         let args = json!({ "name": "loligo", "ops": written, "dropped": dropped });
         let event = json!({ "ph": "M", "name": "process_name", "pid": self.pid, "tid": 0, "args": args });
@@ -112,7 +112,7 @@ fn us(time: Duration) -> f64 {
 
 type Phase = (&'static str, Instant, Instant, Option<Map<String, Value>>);
 
-/// Only what the operation reached.
+/// Returns the phases that the operation reached.
 fn phases(record: &Record) -> Vec<Phase> {
     let moments = &record.moments;
     let until = |next: Option<Instant>| next.unwrap_or(record.done);
@@ -131,7 +131,7 @@ fn phases(record: &Record) -> Vec<Phase> {
     phases
 }
 
-/// An attempt's way, until it ended with an answer or by being sent again: as far as it came.
+/// Returns the phases that an attempt reached until it ended with a reply or a resend.
 fn of_attempt(index: usize, attempt: &Attempt, ended: Instant) -> impl Iterator<Item = Phase> {
     let mut args = Map::new();
     args.insert("attempt".to_owned(), json!(index));
@@ -139,7 +139,7 @@ fn of_attempt(index: usize, attempt: &Attempt, ended: Instant) -> impl Iterator<
     if let Some(osd) = attempt.osd {
         args.insert("osd".to_owned(), json!(osd.0));
     }
-    // Who writes may come to say so only after the answer has come.
+    // The writer may record its moments after the reply has arrived.
     let (queued, left, sent) =
         (attempt.queued, attempt.left.map(|at| at.min(ended)), attempt.sent.map(|at| at.min(ended)));
     let lane = ("lane", queued, left.unwrap_or(ended), Some(args.clone()));
@@ -148,7 +148,7 @@ fn of_attempt(index: usize, attempt: &Attempt, ended: Instant) -> impl Iterator<
     [Some(lane), write, flight].into_iter().flatten()
 }
 
-/// What it does to which object: `write+setxattr name`.
+/// Returns the operations and the object: `write+setxattr name`.
 fn name(record: &Record) -> String {
     let codes: Vec<String> = record.codes.iter().map(ToString::to_string).collect();
     format!("{} {}", codes.join("+"), String::from_utf8_lossy(&record.object))

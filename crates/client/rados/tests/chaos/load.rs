@@ -1,4 +1,4 @@
-//! What is done to the cluster's objects meanwhile, and checked.
+//! The load on the cluster's objects, and its checks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,23 +8,23 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use loligo_rados::{CmpOp, IoCtx, OsdId, Rados, ReadFrom, WriteOp};
 
-/// Objects of each pool and client.
+/// Objects for each pool and client.
 const OBJECTS: usize = 6;
 /// Appends in flight on each object.
 const WINDOW: usize = 4;
-/// Between rounds.
+/// Pause between rounds.
 const PAUSE: Duration = Duration::from_millis(10);
-/// Rounds until a log is checked and the next is begun: so many of the longest appends are 32 MiB, a quarter
-/// of the largest object that OSDs keep (`osd_max_object_size`).
+/// Rounds after which a log is checked and the next one starts. That many of the longest appends are 32
+/// MiB, a quarter of the OSDs' limit on the size of an object (`osd_max_object_size`).
 const ROUNDS_OF_A_LOG: usize = 1000;
-/// Bytes of a log that are read at once: less than connections live for.
+/// Bytes of a log per read: less than a connection's life.
 const PIECE: u64 = 256 << 10;
 
-/// What objects of a pool can do.
+/// What a pool's objects support.
 #[derive(Clone, Copy)]
 pub(crate) struct Kind {
     has_maps: bool,
-    /// Bytes of one append.
+    /// Bytes per append.
     token_len: usize,
 }
 
@@ -32,18 +32,18 @@ pub(crate) const PLAIN: Kind = Kind { has_maps: true, token_len: 8 };
 /// Whole stripes only: two chunks of 4 KiB.
 pub(crate) const CODED: Kind = Kind { has_maps: false, token_len: 8192 };
 
-/// Writers, who check what they do.
+/// Writers that check their writes.
 #[derive(Default)]
 pub(crate) struct Load {
     stop: Arc<AtomicBool>,
-    /// Rounds that each writer has done.
+    /// Completed rounds of each writer.
     done: std::sync::Mutex<Vec<Arc<AtomicU64>>>,
     writers: std::sync::Mutex<Vec<tokio::task::JoinHandle<()>>>,
     clients: std::sync::Mutex<Vec<Rados>>,
 }
 
 impl Load {
-    /// Has each of some objects of a pool written to; their names begin with `who`.
+    /// Starts writers on several objects of a pool; the names begin with `who`.
     pub(crate) fn start(&self, who: &str, pool: &IoCtx, kind: Kind) {
         self.clients.lock().expect("no panic").push(pool.rados().clone());
         for i in 0..OBJECTS {
@@ -54,7 +54,7 @@ impl Load {
         }
     }
 
-    /// Waits until each writer has got on.
+    /// Waits until each writer has made progress.
     pub(crate) async fn progress(&self, when: &str) {
         let began = Instant::now();
         let done = self.done.lock().expect("no panic").clone();
@@ -73,7 +73,7 @@ impl Load {
         println!("  {when}: got on after {} s", began.elapsed().as_secs());
     }
 
-    /// What is in flight.
+    /// Describes the operations in flight.
     fn waiting(&self) -> String {
         let clients = self.clients.lock().expect("no panic");
         let of = |client: &Rados| {
@@ -96,7 +96,7 @@ impl Load {
     }
 }
 
-/// Appends to an object and counts on it until told to stop; then checks what is there.
+/// Appends to an object and counts on it until told to stop; then checks the object.
 async fn write(pool: IoCtx, name: String, kind: Kind, stop: Arc<AtomicBool>, done: Arc<AtomicU64>) {
     let counter = format!("{name}.counter");
     let o = counter.as_str();
@@ -117,7 +117,7 @@ async fn write(pool: IoCtx, name: String, kind: Kind, stop: Arc<AtomicBool>, don
         for appended in join_all(window).await {
             appended.expect("appended");
         }
-        // Executed twice, it would not find the count that it asks for.
+        // A second execution would not find the expected count.
         let mut count = WriteOp::new().compare_xattr("n", CmpOp::Eq, text(n)).set_xattr("n", text(n + 1));
         if kind.has_maps {
             count = count.compare_omap("n", CmpOp::Eq, text(n)).set_omap([("n", text(n + 1))]);
@@ -134,17 +134,17 @@ async fn write(pool: IoCtx, name: String, kind: Kind, stop: Arc<AtomicBool>, don
     }
 }
 
-/// An object that is appended to in some rounds.
+/// The object that receives the appends of some rounds.
 struct Log<'a> {
     pool: &'a IoCtx,
     name: String,
     token_len: usize,
-    /// Its first round.
+    /// The first round.
     begins: usize,
 }
 
 impl Log<'_> {
-    /// Each append is there once, in order, up to the round `end`.
+    /// Checks that each append up to the round `end` is there once, in order.
     async fn check(&self, end: usize) {
         if self.begins == end {
             return;
@@ -171,7 +171,7 @@ impl Log<'_> {
     }
 }
 
-/// What is appended as the `i`th.
+/// Returns the data of the `i`th append.
 pub(crate) fn token(i: usize, len: usize) -> String {
     format!("{i:07}|{}", ".".repeat(len - 8))
 }
@@ -180,7 +180,7 @@ fn text(n: usize) -> Bytes {
     n.to_string().into()
 }
 
-/// Writes to a pool until it is removed.
+/// Writes to a pool until the pool is removed.
 pub(crate) async fn mourn(pool: IoCtx) {
     let mut written = 0;
     let last = loop {
@@ -192,7 +192,8 @@ pub(crate) async fn mourn(pool: IoCtx) {
     assert!(written > 0 && last.is_not_found(), "{written}: {last}");
 }
 
-/// Reads that are balanced come to all OSDs that have an object, once all of them know that they have it.
+/// Checks that balanced reads reach all OSDs that store an object, once all of them know that they may
+/// serve it.
 pub(crate) async fn all_copies_are_read(rados: &Rados, pool: &IoCtx) {
     let reads = async || {
         let mut reads = Vec::new();
@@ -207,7 +208,8 @@ pub(crate) async fn all_copies_are_read(rados: &Rados, pool: &IoCtx) {
     let balanced = pool.reading_from(ReadFrom::Balanced);
     let are_read = async {
         loop {
-            // Changes in its placement group tell the other copies that what was before them is everywhere.
+            // Later changes in the placement group tell the other copies that earlier ones are complete
+            // everywhere.
             pool.with_locator("copied").append("next", Bytes::from_static(b"more")).await.expect("appended");
             let before = reads().await;
             for _ in 0..60 {
@@ -224,8 +226,8 @@ pub(crate) async fn all_copies_are_read(rados: &Rados, pool: &IoCtx) {
     );
 }
 
-/// Writes an object again and again and reads it from other copies than the primary's, until it is to stop:
-/// what was acknowledged is in all of them. Gives how often.
+/// Writes an object repeatedly and reads it from other copies than the primary's, until told to stop:
+/// acknowledged writes are in all copies. Returns the number of rounds.
 pub(crate) async fn read_anywhere(pool: IoCtx, stop: Arc<AtomicBool>) -> u64 {
     let mut count = 0u64;
     while !stop.load(Ordering::Relaxed) {

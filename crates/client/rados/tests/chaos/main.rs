@@ -1,14 +1,16 @@
-//! Goal: whatever a cluster of several monitors and OSDs and the way to it go through, each operation of a
-//! client happens exactly once, and those on one object in the order in which they were submitted. Method: on
-//! pools of two and three copies and on an erasure-coded one, writers append to logs and count in attributes
-//! and maps under the condition that nobody else has counted. Those of one client are near; those of another
-//! one are behind proxies, which reset connections at any byte, stall and delay. Meanwhile primary affinity,
-//! upmaps and the number of placement groups change, OSDs and monitors are killed, go out, down and away and
-//! come back, a pool gets another name, one is removed, and the network is cut.
+//! A client on a stock cluster with several monitors and OSDs that keep failing.
 //!
-//! LOLIGO_STOCK3_DIR names the directory of a cluster with three OSDs that keep what they acknowledged (not
-//! memstore) and several monitors. Its daemons are killed. LOLIGO_CHAOS_SECONDS says for how long it all
-//! happens again and again (once), LOLIGO_CHAOS_SEED where connections are reset.
+//! Goal: whatever happens to the cluster and the network, each operation of a client is executed exactly
+//! once, and the operations on one object in the order of submission. Method: on pools of two and three
+//! copies and on an erasure-coded pool, writers append to logs. They also count in attributes and omaps,
+//! under the condition that the count is unchanged. One client connects directly. Another one is behind
+//! proxies, which reset connections at any byte, stall and delay. Meanwhile primary affinity, upmaps and
+//! the number of placement groups change, OSDs and monitors are killed, marked out and down, and come
+//! back, one pool is renamed, one is removed, and the network is cut.
+//!
+//! LOLIGO_STOCK3_DIR names the directory of a cluster with three OSDs that keep acknowledged data (not
+//! memstore) and several monitors. Its daemons are killed. The test repeats for LOLIGO_CHAOS_SECONDS
+//! (default: once). LOLIGO_CHAOS_SEED is the seed of the connection resets.
 
 #[path = "../daemons/mod.rs"]
 mod daemons;
@@ -24,7 +26,7 @@ use loligo_rados::{Builder, Rados};
 use daemons::Daemons;
 use load::{CODED, Load, PLAIN, all_copies_are_read, mourn, read_anywhere};
 
-/// The longest life of a connection through a proxy, in bytes.
+/// Maximum life of a connection through a proxy, in bytes.
 const LIFE_MAX: u64 = 2 << 20;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -90,7 +92,7 @@ impl<'d> Chaos<'d> {
         for reader in readers {
             assert!(reader.await.expect("no panic") > 20, "it got on");
         }
-        // To read everything over connections that break would take long.
+        // Reading everything over breaking connections would take long.
         self.proxies.for_each(FaultProxy::calm_down);
         let ended = Instant::now();
         self.load.finish().await;
@@ -136,7 +138,7 @@ impl<'d> Chaos<'d> {
         self.load.progress("after splits").await;
     }
 
-    /// Has some placement groups of a pool of two copies use another OSD than the map's rules say.
+    /// Maps some placement groups of a pool of two copies to another OSD than CRUSH does.
     fn upmap(&self, pool: &str) {
         let listed = self.ceph("osd lspools");
         let id = listed.lines().find_map(|line| line.strip_suffix(pool)).expect("the pool").trim().to_owned();
@@ -197,7 +199,7 @@ impl<'d> Chaos<'d> {
         self.load.progress("after the network was cut").await;
     }
 
-    /// Daemons die as with their machines, one after the other. The maps change while a monitor is away.
+    /// Kills daemons one after the other, as failing machines would. The maps change while a monitor is down.
     async fn kill_daemons(&self) {
         for (mon, osd) in self.daemons.of_kind("mon").into_iter().zip(self.daemons.of_kind("osd")) {
             self.daemons.kill(&mon).await;
@@ -207,7 +209,7 @@ impl<'d> Chaos<'d> {
             self.load.progress(&format!("with {mon} again")).await;
         }
         for osd in self.daemons.of_kind("osd") {
-            // With two copies and more, one of which may be missing, nothing is lost while one OSD is away.
+            // With two or more copies, of which one may be missing, no data is lost while one OSD is down.
             self.until_clean().await;
             self.daemons.kill(&osd).await;
             self.load.progress(&format!("without {osd}")).await;
@@ -217,7 +219,7 @@ impl<'d> Chaos<'d> {
     }
 
     async fn until_clean(&self) {
-        // What is shown is what the OSDs said last, which they do every five seconds (`mgr_stats_period`).
+        // The output shows the OSDs' last reports, which they send every five seconds (`mgr_stats_period`).
         tokio::time::sleep(Duration::from_secs(6)).await;
         let clean = async {
             loop {

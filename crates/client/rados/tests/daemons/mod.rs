@@ -1,5 +1,5 @@
-//! A stock cluster's daemons, as `cargo xtask stock-ceph up` starts them: `DIR/exec` runs programs of its
-//! release where they run.
+//! A stock cluster's daemons, as started by `cargo xtask stock-ceph up`. `DIR/exec` runs programs of the
+//! cluster's release in the daemons' environment.
 #![allow(dead_code, reason = "no test uses all of it")]
 
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ pub(crate) struct Daemons {
 }
 
 impl Daemons {
-    /// The cluster whose directory an environment variable names.
+    /// Returns the cluster whose directory an environment variable names.
     pub(crate) fn of(variable: &str) -> Self {
         let dir =
             std::env::var_os(variable).unwrap_or_else(|| panic!("{variable} names the cluster's directory"));
@@ -23,12 +23,13 @@ impl Daemons {
         self.dir.join("ceph.conf").into_os_string().into_string().expect("UTF-8")
     }
 
-    /// What runs a program of the cluster's release where its daemons run: `sh EXEC PROGRAM ARGUMENTS`.
+    /// Returns the script that runs a program of the cluster's release in the daemons' environment:
+    /// `sh EXEC PROGRAM ARGUMENTS`.
     pub(crate) fn exec(&self) -> PathBuf {
         self.dir.join("exec")
     }
 
-    /// Runs a program, which must succeed, and gives what it prints.
+    /// Runs a program, which must succeed, and returns its output.
     pub(crate) fn run(&self, words: &str) -> String {
         let output = Command::new("sh").arg(self.exec()).args(words.split(' ')).output();
         let output = output.expect("it is installed");
@@ -37,7 +38,7 @@ impl Daemons {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
-    /// The names of the daemons of a kind: `osd.0`, `mon.a`.
+    /// Returns the names of the daemons of a kind: `osd.0`, `mon.a`.
     pub(crate) fn of_kind(&self, kind: &str) -> Vec<String> {
         let entries = std::fs::read_dir(&self.dir).expect("the cluster's directory");
         let names = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok());
@@ -47,12 +48,12 @@ impl Daemons {
         names
     }
 
-    /// Ends a daemon in an orderly way and waits until it is gone.
+    /// Stops a daemon cleanly and waits until it has exited.
     pub(crate) async fn stop(&self, daemon: &str) {
         self.signal(daemon, "-TERM").await;
     }
 
-    /// Ends a daemon as a failing machine does.
+    /// Kills a daemon, as a failing machine would.
     pub(crate) async fn kill(&self, daemon: &str) {
         self.signal(daemon, "-KILL").await;
     }
@@ -67,8 +68,7 @@ impl Daemons {
         self.start(daemon);
     }
 
-    /// Lets nothing through between us and a cluster that runs apart, or everything again. False if it does
-    /// not.
+    /// Cuts or restores the network to a cluster that runs apart. Returns `false` if it does not run apart.
     pub(crate) fn cut(&self, is_cut: bool) -> bool {
         let Ok(link) = std::fs::read_to_string(self.dir.join("link")) else { return false };
         let state = if is_cut { "down" } else { "up" };

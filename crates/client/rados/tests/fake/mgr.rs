@@ -1,5 +1,5 @@
-//! Managers of the fake cluster: each notes what it hears and answers commands with its name, unless it is
-//! told to keep still.
+//! Managers of the fake cluster. Each records the messages it receives and replies to commands with its
+//! name, unless it is told to keep still.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,12 +16,12 @@ use loligo_wire::{EntityAddr, EntityAddrVec, EntityType};
 
 use super::{lock, loopback};
 
-/// What a manager has heard.
+/// A message that a manager has received.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Heard {
     /// A command for the cluster.
     Command(String),
-    /// One for itself.
+    /// A command for the manager itself.
     Tell(String),
     Open(MMgrOpen),
     Report(MMgrReport),
@@ -68,7 +68,7 @@ impl Mgr {
         }
     }
 
-    /// Whether commands are left without an answer.
+    /// Sets whether commands are left without a reply.
     pub(crate) fn keep_still(&self, still: bool) {
         self.ears.keeps_still.store(still, Ordering::Relaxed);
     }

@@ -1,6 +1,6 @@
-//! A cluster for tests: a monitor, some OSDs and [managers](mgr) in this process, over loopback, that do what
-//! a test tells them. The OSDs share one store, so that an object "moves" as soon as the map says so, and one
-//! memory of requests, as placement groups carry theirs along.
+//! A cluster for tests: a monitor, OSDs and [managers](mgr) in this process, over loopback, scripted by
+//! the test. The OSDs share one store, so that an object "moves" with the map. They also share one
+//! record of executed requests, because placement groups keep theirs when they move.
 #![allow(dead_code, reason = "no test uses all of it")]
 
 pub(crate) mod mgr;
@@ -29,15 +29,15 @@ use loligo_wire::{
 const FSID: Uuid = Uuid([7; 16]);
 pub(crate) const POOL: &str = "p";
 
-/// What an OSD does with a request that has reached the right one.
+/// What an OSD does with a request that it has to serve.
 pub(crate) enum Verdict {
     Execute,
-    /// No answer at all.
+    /// Sends no reply.
     Drop,
-    /// This result, and nothing executed.
+    /// Replies with this result without executing the request.
     Refuse(i32),
     Redirect(RequestRedirect),
-    /// This message instead of an answer.
+    /// Sends this message instead of a reply.
     Say(Msg),
 }
 
@@ -66,7 +66,7 @@ struct Shared {
     mgr_followers: Mutex<Vec<Arc<Connection>>>,
     osd_addrs: Mutex<Vec<EntityAddr>>,
     subscribers: Mutex<Vec<Arc<Connection>>>,
-    /// Connections to OSDs, as accepted.
+    /// Accepted connections to OSDs.
     clients: Mutex<Vec<Arc<Connection>>>,
     store: Mutex<Store>,
     rule: Mutex<Rule>,
@@ -75,7 +75,7 @@ struct Shared {
 #[derive(Default)]
 struct Store {
     objects: HashMap<Vec<u8>, Vec<u8>>,
-    /// Results of writes, by what names them.
+    /// Results of writes, by tid.
     done: HashMap<Tid, i32>,
     seen: Vec<Seen>,
     backoff_acks: Vec<MOSDBackoff>,
@@ -87,12 +87,12 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Fake {
-    /// A monitor, `osds` OSDs that are up, and the pool `p` of `pg_num` placement groups.
+    /// Starts a monitor, `osds` OSDs that are up, and the pool `p` with `pg_num` placement groups.
     pub(crate) async fn start(osds: u32, pg_num: u32) -> Self {
         Self::start_requiring(osds, pg_num, [0, 0]).await
     }
 
-    /// The same, with features that the monitor and the OSDs require of clients.
+    /// Like `start`, with features that the monitor and the OSDs require of clients.
     pub(crate) async fn start_requiring(osds: u32, pg_num: u32, features: [u64; 2]) -> Self {
         let [of_mon, of_osds] = features.map(|features_required| {
             Policies::new(Policy { features_required, ..Policy::stateless_server() })
@@ -129,7 +129,7 @@ impl Fake {
         fake
     }
 
-    /// A client's configuration for this cluster.
+    /// Returns a client builder configured for this cluster.
     pub(crate) fn builder(&self) -> Builder {
         let text = format!("[global]\nmon host = v2:{}\nauth client required = none\n", self.mon_addr);
         let conf = Conf::parse(&text, EntityName::client("admin"), Environment::default()).expect("a conf");
@@ -148,14 +148,14 @@ impl Fake {
         *lock(&self.shared.rule) = Box::new(rule);
     }
 
-    /// Makes the next map and tells all who follow it.
+    /// Publishes the next map to all subscribers.
     pub(crate) fn change(&self, change: impl FnOnce(&OsdMap, &mut Incremental)) {
         let next = self.next_map(change);
         self.tell_followers(BTreeMap::from([next]), BTreeMap::new());
     }
 
-    /// An OSD goes down and comes up again, and those who follow hear of it in one message: as two changes,
-    /// or only of the map that there is then.
+    /// Marks an OSD down and up again. Subscribers learn of both in one message: as two incrementals,
+    /// or, if `skip`, as the resulting full map.
     pub(crate) fn osd_blinks(&self, osd: i32, skip: bool) {
         let addrs = EntityAddrVec::from(lock(&self.shared.osd_addrs)[osd as usize]);
         let down = self.next_map(|_, inc| inc.osd_down(OsdId(osd)));
@@ -169,7 +169,7 @@ impl Fake {
         }
     }
 
-    /// Makes the next map.
+    /// Creates the next map.
     fn next_map(&self, change: impl FnOnce(&OsdMap, &mut Incremental)) -> (Epoch, Bytes) {
         let mut map = lock(&self.shared.map);
         let mut inc = map.next_incremental(UTime::now());
@@ -188,7 +188,7 @@ impl Fake {
         }
     }
 
-    /// Makes a manager the active one, or nobody, and tells all who follow.
+    /// Makes a manager the active one, or none, and publishes the map to all subscribers.
     pub(crate) fn set_active_mgr(&self, active: Option<&mgr::Mgr>) {
         let followers = lock(&self.shared.mgr_followers);
         let map = {
@@ -216,7 +216,7 @@ impl Fake {
         lock(&self.shared.map).is_up(OsdId(osd))
     }
 
-    /// Of the newest map.
+    /// Returns the epoch of the newest map.
     pub(crate) fn epoch(&self) -> Epoch {
         lock(&self.shared.map).epoch
     }
@@ -225,7 +225,7 @@ impl Fake {
         lock(&self.shared.map).pool_by_name(POOL.as_bytes()).expect("the pool")
     }
 
-    /// The OSD that serves an object now.
+    /// Returns the OSD that serves an object now.
     pub(crate) fn primary(&self, oid: &[u8]) -> i32 {
         let map = lock(&self.shared.map);
         let pool = map.pool_by_name(POOL.as_bytes()).expect("the pool");
@@ -249,7 +249,7 @@ impl Fake {
         lock(&self.shared.store).backoff_acks.clone()
     }
 
-    /// Sends something to all clients of the OSDs.
+    /// Sends a message to all clients of the OSDs.
     pub(crate) fn tell_clients(&self, msg: &Msg) {
         for conn in lock(&self.shared.clients).iter() {
             let _ = conn.send(msg.clone());
@@ -358,7 +358,7 @@ impl Osd {
         let epoch = {
             let map = lock(&self.shared.map);
             let here = map.is_up(self.osd) && map.acting_primary(request.spgid.pgid) == Some(self.osd);
-            // As Ceph does with requests that are not for it.
+            // As Ceph's OSDs do with misdirected requests.
             if !here {
                 return;
             }
@@ -391,7 +391,7 @@ impl Osd {
 }
 
 impl Store {
-    /// Executes the first operation, or repeats the result if it was executed before.
+    /// Executes the first operation, or returns the recorded result if it was executed before.
     fn execute(&mut self, tid: Tid, request: MOSDOp, epoch: Epoch) -> MOSDOpReply {
         let op = request.ops[0].clone();
         if op.code == OpCode::READ {
@@ -417,12 +417,12 @@ impl Store {
     }
 }
 
-/// Bytes of a text.
+/// Returns the bytes of a text.
 pub(crate) fn bytes(text: &str) -> Bytes {
     Bytes::copy_from_slice(text.as_bytes())
 }
 
-/// Waits for something that another thread brings about.
+/// Waits for a condition that another thread brings about.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
     let wait = async {
         while !holds() {

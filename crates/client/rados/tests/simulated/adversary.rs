@@ -1,4 +1,4 @@
-//! What happens to the cluster, as the seed says; and how it becomes well again.
+//! Failures of the cluster, chosen by the seed, and its recovery.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,14 +10,14 @@ use tokio::time::{Instant, sleep};
 
 use crate::cluster::{Cluster, MONS, OSDS, client_ip, mon_ip, osd_ip};
 
-/// Makes trouble for a while.
+/// Causes failures for a while.
 pub(crate) async fn rage(cluster: &Arc<Cluster>, lasting: Duration) {
     cluster.lock().calm = false;
     let until = Instant::now() + lasting;
     let pace = 10 + cluster.lock().below(1500);
     while Instant::now() < until {
         act(cluster).await;
-        // Never zero for ever: time must go on.
+        // At least 1 ms, so that simulated time advances.
         let pause = 1 + cluster.lock().below(pace);
         sleep(Duration::from_millis(pause)).await;
     }
@@ -87,7 +87,7 @@ async fn act(cluster: &Arc<Cluster>) {
     }
 }
 
-/// An OSD dies, with or without a word; the map may say so later.
+/// Kills an OSD, with or without closing its connections; the map marks it down later.
 async fn die(cluster: &Arc<Cluster>, osd: usize) {
     let silently = cluster.lock().chance(30);
     if silently {
@@ -95,7 +95,7 @@ async fn die(cluster: &Arc<Cluster>, osd: usize) {
     }
     cluster.kill_osd(osd).await;
     if silently {
-        // The host is there again, but knows nothing of its connections.
+        // The host is reachable again, but does not know its old connections.
         cluster.network.join(osd_ip(osd));
     }
     let noticed = cluster.lock().below(5000);
@@ -115,7 +115,7 @@ fn mark_down(cluster: &Arc<Cluster>, osd: usize) {
     }
 }
 
-/// An OSD that is dead, or thought to be, starts anew.
+/// Restarts an OSD that is dead, or marked down.
 async fn come_back(cluster: &Arc<Cluster>, osd: usize) {
     let is_well = {
         let state = cluster.lock();
@@ -127,7 +127,7 @@ async fn come_back(cluster: &Arc<Cluster>, osd: usize) {
     }
 }
 
-/// A placement group goes elsewhere, for a while or for good.
+/// Moves a placement group to another OSD, temporarily or permanently.
 fn displace(cluster: &Arc<Cluster>, osd: usize) {
     let (pg, kind) = {
         let mut state = cluster.lock();
@@ -196,7 +196,7 @@ fn change_weather(cluster: &Arc<Cluster>) {
     cluster.network.set_weather(weather);
 }
 
-/// Everything becomes well: all run, nothing is cut, full or paused.
+/// Restores the cluster: all daemons run, and nothing is cut off, full or paused.
 pub(crate) async fn heal(cluster: &Arc<Cluster>) {
     cluster.lock().say(|| "everything is well from now on".to_owned());
     cluster.network.set_weather(Weather::calm());

@@ -1,8 +1,9 @@
-//! What all parts of the modelled cluster share: the map and its history, the placement groups, the objects.
+//! State shared by all parts of the modelled cluster: the map and its history, the placement groups, the
+//! objects.
 //!
-//! The OSDs have one store and one memory of requests, as if recovery took no time. Which of them may use it,
-//! the newest map says, whatever they know themselves: in a real cluster a primary of the past cannot commit
-//! either.
+//! The OSDs share one store and one record of executed requests, as if recovery took no time. The newest
+//! map decides which OSD may use them, whatever map the OSD itself knows: in a real cluster, a former
+//! primary cannot commit either.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -42,22 +43,22 @@ pub(crate) struct State {
     pub(crate) mons: Vec<Daemon>,
     pub(crate) subscribers: Vec<Subscriber>,
     pub(crate) pgs: BTreeMap<PgId, Pg>,
-    /// What OSDs have received and not worked off, by OSD, its life, and placement group.
+    /// Items that OSDs have received and not yet processed, by OSD, life of the OSD, and placement group.
     pub(crate) queues: BTreeMap<(usize, u64, PgId), VecDeque<Item>>,
     pub(crate) backoffs: Vec<Backoff>,
-    /// Since when operations are refused or dropped for lack of room.
+    /// The newest epoch in which a pool was full.
     pub(crate) last_full: Epoch,
     pub(crate) objects: BTreeMap<Vec<u8>, Vec<u8>>,
-    /// Results of changes, by what names them.
+    /// Results of changes, by tid.
     pub(crate) done: BTreeMap<Tid, i32>,
     pub(crate) version: u64,
-    /// OSDs drop what came over connections that are closed.
+    /// `true` if OSDs drop requests whose connection is closed.
     pub(crate) drops_orphans: bool,
-    /// Nothing is done to annoy the client any more.
+    /// `true` while the cluster causes no further trouble.
     pub(crate) calm: bool,
-    /// What the client has done that it must not do.
+    /// Protocol violations by the client.
     pub(crate) violations: Vec<String>,
-    /// What has happened, if that is wanted.
+    /// The trace, if enabled.
     trace: Option<Vec<String>>,
     began: Instant,
 }
@@ -67,21 +68,21 @@ pub(crate) struct State {
 pub(crate) struct Daemon {
     pub(crate) messenger: Option<Arc<Messenger>>,
     pub(crate) addr: EntityAddr,
-    /// Counts the times it was started.
+    /// Number of starts.
     pub(crate) life: u64,
-    /// The newest map that it knows.
+    /// The newest epoch it knows.
     pub(crate) known: Epoch,
-    /// It does nothing, but its connections are up.
+    /// `true` while it processes nothing, although its connections are open.
     pub(crate) hangs: bool,
 }
 
 /// A placement group's history.
 pub(crate) struct Pg {
     pub(crate) primary_since: Epoch,
-    /// When it was split or split off.
+    /// The epoch in which it was split or split off.
     pub(crate) split_at: Epoch,
     pub(crate) interval_since: Epoch,
-    /// When it has peered.
+    /// When its peering ends.
     pub(crate) active_at: Instant,
 }
 
@@ -91,9 +92,9 @@ pub(crate) struct Backoff {
     pub(crate) id: u64,
     pub(crate) begin: HObject,
     pub(crate) end: HObject,
-    /// The client knows.
+    /// The client has acknowledged it.
     pub(crate) acked: bool,
-    /// What it sent before it knew is worked off.
+    /// All requests that the client sent before it knew of the backoff have been processed.
     pub(crate) done: bool,
     pub(crate) released: bool,
 }
@@ -145,14 +146,14 @@ impl State {
             || self.map.pool(pool).is_some_and(|pool| pool.flags.has(PoolFlags::FULL))
     }
 
-    /// A message of the maps after `epoch` up to `known`: a few of them, or the newest as a whole.
+    /// Returns a message with maps after `epoch` up to `known`: several incrementals, or the newest full map.
     pub(crate) fn maps_after(&mut self, epoch: Epoch, known: Epoch) -> Option<(Epoch, Msg)> {
         const MAPS_MAX: u32 = 5;
         if epoch >= known {
             return None;
         }
         let body = MOSDMap { fsid: FSID, oldest: Epoch(1), newest: known, ..MOSDMap::default() };
-        // Only the newest of all is kept as a whole.
+        // Only the newest full map is kept.
         if known == self.map.epoch && (epoch == Epoch(0) || self.chance(10)) {
             let whole = self.map.encode(Features::PACIFIC).bytes;
             return Some((known, Msg::new(&MOSDMap { maps: [(known, whole)].into(), ..body })));
@@ -163,7 +164,7 @@ impl State {
         Some((last, Msg::new(&MOSDMap { incrementals, ..body })))
     }
 
-    /// Makes the next map.
+    /// Creates the next map.
     fn advance(&mut self, change: impl FnOnce(&OsdMap, &mut Incremental)) -> Epoch {
         let mut inc = self.map.next_incremental(UTime { sec: 1, nsec: 0 });
         change(&self.map, &mut inc);
@@ -227,7 +228,7 @@ impl State {
 }
 
 impl Cluster {
-    /// A cluster of three monitors and three OSDs, and a pool of two copies.
+    /// Starts a cluster with three monitors, three OSDs, and a pool of two copies.
     pub(crate) async fn start(network: SimulatedNetwork, seed: u64, traced: bool) -> Arc<Self> {
         let map = OsdMap::build(FSID).osds(OSDS as u32).finish().expect("a first map");
         let daemons = |count| (0..count).map(|_| Daemon::default()).collect();
@@ -272,7 +273,7 @@ impl Cluster {
         self.lock().trace.take().unwrap_or_default()
     }
 
-    /// Makes the next map, which all daemons learn of sooner or later.
+    /// Creates the next map, which all daemons learn of after a delay.
     pub(crate) fn change(self: &Arc<Self>, change: impl FnOnce(&OsdMap, &mut Incremental)) {
         let mut state = self.lock();
         let epoch = state.advance(change);
@@ -297,7 +298,7 @@ impl Cluster {
         });
     }
 
-    /// Starts an OSD that does not run, at a new address, and has the map say so.
+    /// Starts an OSD that is not running, at a new address, and marks it up in the map.
     pub(crate) async fn start_osd(self: &Arc<Self>, osd: usize) {
         let (life, nonce) = {
             let mut state = self.lock();
@@ -324,7 +325,7 @@ impl Cluster {
         self.change(|_, inc| inc.osd_up(id, addr.into(), addr.into()));
     }
 
-    /// Ends an OSD. What it has not worked off is lost.
+    /// Kills an OSD. Its unprocessed requests are lost.
     pub(crate) async fn kill_osd(&self, osd: usize) {
         let messenger = {
             let mut state = self.lock();
@@ -361,7 +362,7 @@ impl Cluster {
         }
     }
 
-    /// Ends all daemons.
+    /// Kills all daemons.
     pub(crate) async fn stop(&self) {
         for osd in 0..OSDS {
             self.kill_osd(osd).await;
@@ -371,13 +372,13 @@ impl Cluster {
         }
     }
 
-    /// The monitors' addresses.
+    /// Returns the monitors' addresses.
     pub(crate) fn mon_host() -> String {
         (0..MONS).map(|mon| format!("v2:{}", mon_addr(mon))).collect::<Vec<_>>().join(",")
     }
 }
 
-/// One address as a daemon's.
+/// Wraps a daemon's single address.
 pub(crate) fn addrs_of(addr: EntityAddr) -> EntityAddrVec {
     EntityAddrVec::from(addr)
 }

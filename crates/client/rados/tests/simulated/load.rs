@@ -1,6 +1,5 @@
-//! The load, and what must hold of it: what was acknowledged was executed once and in the order of
-//! submission; what was given up, at most once; what failed, not at all; reads see what was acknowledged
-//! before.
+//! The load and its invariants. An acknowledged change was executed once and in the order of submission,
+//! a cancelled one at most once, a failed one never. Reads see all changes acknowledged before.
 
 use std::collections::BTreeMap;
 use std::future::{Future as _, poll_fn};
@@ -16,13 +15,13 @@ use loligo_msgr::testing::Random;
 use loligo_rados::{Errno, Error, IoCtx, ReadFrom, WhenFull, WriteOp, WriteOptions};
 use tokio::time::{sleep, timeout};
 
-/// What is known of a change.
+/// The known outcome of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// Submitted, not answered.
+    /// Submitted, without a reply.
     Pending,
     Acked,
-    /// Given up.
+    /// Cancelled or timed out.
     Unknown,
     Refused,
 }
@@ -46,8 +45,8 @@ impl Log {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether an object's content is what these appends may have come to. `fates` are those of before it was
-    /// read.
+    /// Checks that an object's content is a possible result of these appends. `fates` are those from
+    /// before the read.
     fn check(fates: &[Fate], latest: &[Fate], content: &[u8]) -> Result<(), String> {
         let text = String::from_utf8_lossy(content);
         let numbers: Vec<usize> =
@@ -77,14 +76,14 @@ impl Log {
     }
 }
 
-/// All that the load knows.
+/// State of the load.
 pub(crate) struct Load {
     pub(crate) pool: IoCtx,
     pub(crate) logs: Vec<(String, Log)>,
-    /// Increments that were acknowledged, and that may have happened.
+    /// Number of increments that were acknowledged, and of those that may have been executed.
     counter: Mutex<(u64, u64)>,
     pool_goes: AtomicBool,
-    /// Some operations are given up by whoever asked for them.
+    /// `true` if some callers cancel their operations.
     gives_up: bool,
     errors: Mutex<Vec<String>>,
     pub(crate) answered: Mutex<u64>,
@@ -92,7 +91,7 @@ pub(crate) struct Load {
 
 const COUNTER: &str = "counter";
 const LOGS: [&str; 4] = ["a", "b", TRIES, "redirected"];
-/// Its appends fail while the cluster is full, instead of waiting.
+/// Appends to this object fail while the cluster is full, instead of waiting.
 const TRIES: &str = "c";
 
 impl Load {
@@ -108,7 +107,7 @@ impl Load {
         })
     }
 
-    /// From now on operations may find no pool.
+    /// From now on operations may fail because the pool does not exist.
     pub(crate) fn pool_goes(&self) {
         self.pool_goes.store(true, Ordering::Relaxed);
     }
@@ -125,7 +124,7 @@ impl Load {
         why.errno() == Errno::ENOENT && self.pool_goes.load(Ordering::Relaxed)
     }
 
-    /// What a change that was not simply executed has come to.
+    /// Returns the fate of a change that failed.
     fn fate_of(&self, what: &str, error: &Error) -> Fate {
         match error {
             Error::Timeout(_) => Fate::Unknown,
@@ -138,7 +137,7 @@ impl Load {
         }
     }
 
-    /// Appends numbers to a log, some at once, in order.
+    /// Appends numbers to a log in order, several at once.
     pub(crate) async fn append(self: Arc<Self>, which: usize, count: usize, window: usize, seed: u64) {
         let mut random = Random(seed);
         let mut in_flight = FuturesUnordered::new();
@@ -148,7 +147,7 @@ impl Load {
             }
             let number = self.logs[which].1.begin();
             let mut append = Box::pin(self.append_one(which, number, random.next()));
-            // Submitted now, in this order; polled again by the set.
+            // Polled here to submit in this order; the set polls it again.
             if poll_fn(|cx| Poll::Ready(append.as_mut().poll(cx))).await.is_pending() {
                 in_flight.push(append);
             }
@@ -171,7 +170,7 @@ impl Load {
     async fn append_one(&self, which: usize, number: usize, chance: u64) {
         let (name, log) = &self.logs[which];
         let data = Bytes::from(format!("{number:05}|"));
-        // Not both on one object: who tries overtakes who waits.
+        // Not both on one object: an append that tries would overtake one that waits.
         let when_full = if name == TRIES { WhenFull::Try } else { WhenFull::Wait };
         let options = WriteOptions { when_full, ..WriteOptions::default() };
         let append = self.pool.execute(name.as_str(), WriteOp::new().append(data), options);
@@ -189,7 +188,7 @@ impl Load {
         log.end(number, fate);
     }
 
-    /// Reads logs and looks whether what was acknowledged is there.
+    /// Reads logs and checks that they contain the acknowledged appends.
     pub(crate) async fn read(self: Arc<Self>, count: usize, seed: u64) {
         let mut random = Random(seed);
         for _ in 0..count {
@@ -213,7 +212,7 @@ impl Load {
         }
     }
 
-    /// Increments a counter that others increment too, by comparing and swapping.
+    /// Increments a counter with compare-and-swap, concurrently with other tasks.
     pub(crate) async fn count(self: Arc<Self>, count: usize, seed: u64) {
         let mut random = Random(seed);
         for _ in 0..count {
@@ -243,7 +242,7 @@ impl Load {
         }
     }
 
-    /// Looks at what all has come to.
+    /// Checks the final state of all objects.
     pub(crate) fn check(&self, objects: &BTreeMap<Vec<u8>, Vec<u8>>) -> Result<(), String> {
         let content = |name: &str| objects.get(name.as_bytes()).cloned().unwrap_or_default();
         for (name, log) in &self.logs {

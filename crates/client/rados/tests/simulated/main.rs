@@ -1,14 +1,14 @@
-//! The client in simulated time: the whole of it, messenger and protocol included, against a modelled cluster
-//! over a simulated network, in one thread.
+//! The whole client in simulated time, messenger and protocol included, against a modelled cluster over
+//! a simulated network, in one thread.
 //!
-//! Goal: whatever happens to the cluster, what is acknowledged was executed exactly once and in the order of
-//! its submission, what was given up at most once, what failed never; reads see what was acknowledged before;
-//! and once the cluster is well, everything is answered and nothing is left behind. Method: an adversary
-//! (`adversary.rs`) does to the monitors, the OSDs (`monitor.rs`, `osd.rs`) and the network what its seed
-//! says, under a load that knows what it wrote (`load.rs`).
+//! Goal: whatever happens to the cluster, an acknowledged change was executed exactly once and in the order
+//! of submission, a cancelled one at most once, a failed one never. Reads see all changes acknowledged
+//! before. Once the cluster has recovered, every operation gets a reply, and no resources remain. Method: an
+//! adversary (`adversary.rs`) causes failures of the monitors, the OSDs (`monitor.rs`, `osd.rs`) and the
+//! network, chosen by a seed, under a load that checks its own writes (`load.rs`).
 //!
-//! `LOLIGO_CLIENT_SEEDS` says how many seeds are tried, `LOLIGO_CLIENT_SEED` the first one. A seed that fails
-//! is run again and prints what happened.
+//! `LOLIGO_CLIENT_SEEDS` is the number of seeds to run, `LOLIGO_CLIENT_SEED` the first one. A failing
+//! seed is run again with a trace, which is printed.
 
 mod adversary;
 mod cluster;
@@ -31,10 +31,10 @@ use tokio::time::{Instant, timeout};
 use crate::cluster::{Cluster, POOL, client_ip};
 use crate::load::Load;
 
-/// Lines of the trace that a seed which fails prints.
+/// Maximum number of trace lines printed for a failing seed.
 const TRACE_LINES: usize = 400;
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     fingerprint: u64,
@@ -42,7 +42,7 @@ struct Run {
     took: Duration,
 }
 
-/// How the client is set up, and what happens in the end.
+/// The client's settings, and the course of the run.
 struct Plan {
     ops_max: u64,
     op_timeout_s: u64,
@@ -69,7 +69,7 @@ impl Plan {
     }
 }
 
-/// Runs a seed. What went wrong, with the end of the trace if that is wanted.
+/// Runs a seed. The error describes the failure, with the end of the trace if `traced`.
 fn simulate(seed: u64, traced: bool) -> Result<Run, String> {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     let runtime = builder.enable_time().start_paused(true).build().expect("a runtime");
@@ -120,7 +120,7 @@ async fn run(seed: u64, cluster: &Arc<Cluster>) -> Result<Run, String> {
         let pool = load.pool.pool();
         cluster.change(|map, inc| inc.remove_pool(map, pool));
     }
-    // A connection that died without a word is noticed after half a minute, and so may be the next one.
+    // A connection that died silently is noticed after half a minute, and its successor may die likewise.
     let done = timeout(Duration::from_secs(300), async {
         while let Some(ended) = tasks.join_next().await {
             ended.map_err(|e| format!("the load: {e}"))?;

@@ -1,4 +1,4 @@
-//! A monitor: gives out maps as it learns of them, and answers questions.
+//! A monitor: publishes maps as it learns of them, and replies to requests.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(crate) struct Mon {
     pub(crate) cluster: Arc<Cluster>,
 }
 
-/// A connection that wants all maps after `epoch`.
+/// A connection subscribed to all maps after `epoch`.
 pub(crate) struct Subscriber {
     pub(crate) mon: usize,
     conn: Arc<Connection>,
@@ -40,7 +40,7 @@ impl Dispatcher for Mon {
     }
 }
 
-/// Works a message off, or tries again later while the monitor hangs.
+/// Handles a message, or retries later while the monitor hangs.
 fn hear(cluster: &Arc<Cluster>, mon: usize, conn: &Arc<Connection>, msg: Msg) {
     let mut state = cluster.lock();
     if state.mons[mon].hangs {
@@ -70,7 +70,7 @@ fn hear(cluster: &Arc<Cluster>, mon: usize, conn: &Arc<Connection>, msg: Msg) {
 }
 
 impl State {
-    /// Sends a monitor's subscribers what they do not have yet.
+    /// Sends a monitor's subscribers the maps they do not have yet.
     fn send_maps(&mut self, mon: usize) {
         let known = self.mons[mon].known;
         let mut subscribers = std::mem::take(&mut self.subscribers);
@@ -85,7 +85,7 @@ impl State {
 }
 
 impl Cluster {
-    /// A monitor learns that there is a map.
+    /// Tells a monitor of a new map.
     pub(crate) fn mon_learns(self: &Arc<Self>, mon: usize, epoch: Epoch) {
         let mut state = self.lock();
         if state.mons[mon].hangs {

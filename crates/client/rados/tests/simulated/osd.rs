@@ -1,4 +1,4 @@
-//! An OSD: works requests off placement group by placement group, and drops those that a real one drops.
+//! An OSD: processes requests by placement group, and drops those that a real OSD drops.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::cluster::{Backoff, Cluster, State};
 const EAGAIN: i32 = -11;
 const ENOENT: i32 = -2;
 const ENOSPC: i32 = -28;
-/// The errno of a comparison of bytes that found a difference at the first one.
+/// The result of a byte comparison that differs at the first byte.
 const MISMATCH: i32 = -4095;
 
 pub(crate) struct Osd {
@@ -25,12 +25,12 @@ pub(crate) struct Osd {
     pub(crate) cluster: Arc<Cluster>,
 }
 
-/// A message that waits for its turn.
+/// A queued message.
 #[derive(Clone)]
 pub(crate) enum Item {
     Request(Request),
-    /// The acknowledgement of a backoff, by its number: what came before it on its connection was sent before
-    /// the client knew.
+    /// The acknowledgement of a backoff, by its id. Requests that preceded it on the connection were
+    /// sent before the client knew of the backoff.
     Ack {
         conn: Arc<Connection>,
         id: u64,
@@ -44,7 +44,7 @@ pub(crate) struct Request {
     request: Arc<MOSDOp>,
 }
 
-/// What becomes of a request whose turn it is.
+/// The outcome of a request at the front of the queue.
 enum Turn {
     Wait(u64),
     Dropped(&'static str),
@@ -104,7 +104,7 @@ impl Osd {
 
     fn acknowledged(&self, conn: &Arc<Connection>, ack: &MOSDBackoff) {
         let mut state = self.cluster.lock();
-        // It came in order with the requests, and so it is worked off.
+        // The acknowledgement arrived in order with the requests, so it is queued with them.
         for backoff in state.backoffs.iter_mut().filter(|b| b.conn.id() == conn.id() && b.id == ack.id) {
             backoff.acked = true;
         }
@@ -112,7 +112,7 @@ impl Osd {
     }
 }
 
-/// Works a placement group's queue off, until it is empty or the OSD has died.
+/// Processes a placement group's queue until it is empty or the OSD has died.
 async fn work(cluster: Arc<Cluster>, osd: usize, life: u64, pg: PgId) {
     let key = (osd, life, pg);
     loop {
@@ -126,8 +126,7 @@ async fn work(cluster: Arc<Cluster>, osd: usize, life: u64, pg: PgId) {
     }
 }
 
-/// Works off the front of a queue. Returns how many milliseconds it has to wait, or `None` if the queue is
-/// empty.
+/// Processes the front of a queue. Returns the milliseconds it has to wait, or `None` if the queue is empty.
 fn step(cluster: &Arc<Cluster>, key: (usize, u64, PgId)) -> Option<u64> {
     let mut state = cluster.lock();
     let item = state.queues.get(&key)?.front()?.clone();
@@ -197,8 +196,9 @@ impl State {
         Turn::Answered(Box::new(self.execute(item.tid, MOSDOp::clone(request))))
     }
 
-    /// Whether a request is for this OSD, and not from a past that clients have to notice themselves. The
-    /// rules are those of `PG::can_discard_request` and `PrimaryLogPG::do_op`.
+    /// Returns an error if a real OSD would drop the request: it is for another OSD, or was sent before
+    /// a change that the client itself has to notice. The rules are those of `PG::can_discard_request`
+    /// and `PrimaryLogPG::do_op`.
     fn may_execute(&self, osd: usize, pg: PgId, request: &MOSDOp) -> Result<(), &'static str> {
         let Some(pool) = self.map.pool(pg.pool) else { return Err("no pool") };
         if pool.fold(request.hash) != pg.seed {
@@ -266,7 +266,7 @@ impl State {
         });
     }
 
-    /// Executes a request, or repeats the result if it was executed before.
+    /// Executes a request, or returns the recorded result if it was executed before.
     fn execute(&mut self, tid: Tid, request: MOSDOp) -> MOSDOpReply {
         let epoch = self.map.epoch;
         if request.oid.starts_with(b"r") && !request.flags.contains(OsdFlags::REDIRECTED) {
