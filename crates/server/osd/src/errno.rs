@@ -9,7 +9,7 @@ use loligo_wire::DecodeError;
 pub struct Errno(pub i32);
 
 impl Errno {
-    /// The client lacks the capability.
+    /// Not permitted, for example by the capabilities.
     pub const EPERM: Self = Self(1);
     /// No such object.
     pub const ENOENT: Self = Self(2);
@@ -23,7 +23,7 @@ impl Errno {
     pub const ENOEXEC: Self = Self(8);
     /// The identity is in use.
     pub const EBADF: Self = Self(9);
-    /// Another client holds it.
+    /// In use, for example held by another client.
     pub const EBUSY: Self = Self(16);
     /// The object exists.
     pub const EEXIST: Self = Self(17);
@@ -43,7 +43,7 @@ impl Errno {
     pub const ERANGE: Self = Self(34);
     /// The name is too long.
     pub const ENAMETOOLONG: Self = Self(36);
-    /// Not implemented by this server.
+    /// Not supported by this server.
     pub const ENOSYS: Self = Self(38);
     /// No such attribute.
     pub const ENODATA: Self = Self(61);

@@ -28,7 +28,6 @@
 //!
 //! This crate has no replication, no coding, no recovery and no cache tiers. It accesses sockets only as
 //! [`Connection`](loligo_msgr::Connection)s.
-//! sockets only as [`Connection`](loligo_msgr::Connection)s.
 // Casts of numbers from peers must not truncate or change the sign silently. An intended lossy cast is
 // written with crate `az`.
 #![cfg_attr(

@@ -225,7 +225,7 @@ impl Osd {
         };
         // A request about a placement group goes to the slot of the group's first hash.
         let hash = if exec::is_pg_request(&op) { op.spgid.pgid.seed } else { op.hash };
-        // There is no slot only if the store has stopped; the server then exits.
+        // No slot means that the store has stopped; the server then exits.
         let Some(slot) = pool.slot(hash) else { return ControlFlow::Continue(()) };
         let id = op.spgid.pgid.pool;
         let context = Context {

@@ -126,7 +126,7 @@ impl<'e> Handle<'e> {
 
     /// Reads bytes of the object; length 0 reads all.
     pub(super) fn read(&mut self, offset: u64, len: u64) -> Result<Bytes, Errno> {
-        // Not a plain read: erasure-coded pools refuse synchronous reads.
+        // SYNC_READ, as in a stock OSD: erasure-coded pools refuse it.
         let mut read = OsdOp::read(offset, len);
         read.code = OpCode::SYNC_READ;
         self.run(&read).map(|(_, data)| data)

@@ -135,7 +135,7 @@ impl Budget {
         self.left.get()
     }
 
-    /// Bytes the latest execution has spent.
+    /// Bytes the latest execution has spent, including those it was about to use when it paused.
     pub(crate) fn spent(&self) -> u64 {
         self.spent.get()
     }

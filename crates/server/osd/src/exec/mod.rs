@@ -159,7 +159,7 @@ pub(crate) fn check_shape(op: &MOSDOp, writes: bool, limits: &Limits) -> Result<
     if op.flags.contains(OsdFlags::PARALLELEXEC) && !is_pg_request(op) {
         return Err(Errno::EINVAL);
     }
-    // LIST_SNAPS must name the clone directory, and no other operation may.
+    // LIST_SNAPS requires the snapshot id DIR, and DIR allows no other operation.
     let about_clones = op.snapid == SnapId::DIR;
     if op.ops.iter().any(|op| (op.code == OpCode::LIST_SNAPS) != about_clones) {
         return Err(Errno::EINVAL);

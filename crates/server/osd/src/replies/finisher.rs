@@ -117,7 +117,7 @@ impl Finisher {
     fn start(&self) -> Option<Thread> {
         let shared = Arc::clone(&self.shared);
         let work = move || {
-            // Acquire: items queued before the close are sent.
+            // Acquire: pairs with the store when the finisher is dropped.
             while !shared.closed.load(Ordering::Acquire) {
                 shared.run();
                 thread::park();
