@@ -1,4 +1,4 @@
-//! Who gets the answers to requests, and what of them is not read yet.
+//! Recipients of replies, and the accounts of their unread replies.
 
 mod unread;
 
@@ -11,43 +11,44 @@ use loligo_wire::message::Msg;
 use crate::group::Group;
 pub(crate) use unread::{Account, Held, Unread};
 
-/// Whoever gets the answer.
+/// The recipient of a reply: a client's connection, or an internal one.
 pub(crate) trait Asker: Send + Sync {
     fn answer(&self, reply: Msg);
 
-    /// The same for an answer that may be counted until it is read.
+    /// Sends a reply that is counted by `held` until it is read.
     fn answer_held(&self, reply: Msg, held: Held) {
         self.answer(reply);
         drop(held);
     }
 
-    /// Where its unread answers are counted, if they are.
+    /// The account of its unread replies, if they are counted.
     fn account(&self) -> Option<Arc<Account>> {
         None
     }
 
-    /// Bytes that it has taken so far.
+    /// Bytes the peer has accepted so far.
     fn written(&self) -> u64 {
         0
     }
 
-    /// It takes nothing, and others wait.
+    /// Closes the connection: the client reads nothing while others wait.
     fn give_up(&self) {}
 
-    /// Gathers what is answered while the guard lives, if that makes sense.
+    /// Gathers the replies sent while the guard lives, if the recipient supports it.
     fn cork(&self) -> Option<Cork<'_>>;
 
-    /// A number that tells connections apart.
+    /// A number that identifies the connection.
     fn id(&self) -> u64 {
         0
     }
 
-    /// Where it is.
+    /// The client's address.
     fn addr(&self) -> EntityAddr {
         EntityAddr::default()
     }
 
-    /// Has the placement group told when the connection is lost; false if it is lost already.
+    /// Registers a placement group to be notified when the connection is lost. Returns false if it is
+    /// lost already.
     fn watches_in(&self, group: Weak<dyn Group>) -> bool {
         let _ = group;
         true

@@ -1,4 +1,4 @@
-//! `ceph tell osd.N bench`: how fast the store takes writes.
+//! `ceph tell osd.N bench`: measures how fast the store accepts writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,30 +14,30 @@ use smallvec::smallvec;
 
 use crate::Osd;
 
-/// What is written.
+/// The parameters of a bench.
 #[derive(Clone, Copy, Debug)]
 pub struct Bench {
-    /// Bytes in all.
+    /// Total bytes to write.
     pub bytes: u64,
-    /// Bytes of a request.
+    /// Bytes of each write.
     pub size: u64,
-    /// How large objects become.
+    /// Size of each object.
     pub object_size: u64,
-    /// How many objects there are; 0: as many as there are requests.
+    /// Number of objects, at most as many as fit in 128 MiB; 0 means one for each write.
     pub objects: u64,
 }
 
-/// Where it is written: no pool has this number, so that no client sees it.
+/// The placement group of the bench's objects: no pool has this number, so clients do not see them.
 const PLACE: PgId = PgId { pool: PoolId(i64::MAX), seed: 0 };
-/// Objects are written over and over, so that a bench never needs more room than this.
+/// Maximum bytes of all objects; beyond it objects are overwritten.
 const ROOM: u64 = 128 << 20;
 
-/// Hears of what the store has left pending.
+/// Forwards the store's commit notifications.
 struct Listener(Sender<Result<Eversion, String>>);
 
 impl CommitListener for Listener {
     fn committed(&self, version: Eversion) {
-        // Who waited may have given up.
+        // The receiver may have given up.
         let _ = self.0.send(Ok(version));
     }
 
@@ -46,7 +46,7 @@ impl CommitListener for Listener {
     }
 }
 
-/// Says that nothing is measured any more.
+/// Clears the `benching` flag when dropped.
 struct Measuring<'a>(&'a AtomicBool);
 
 impl Drop for Measuring<'_> {
@@ -56,17 +56,18 @@ impl Drop for Measuring<'_> {
 }
 
 impl Osd {
-    /// Writes, waits until all of it is safe, and takes it away again. Returns how long that took; `None`:
-    /// another bench is under way. Takes its time: not for a thread that serves clients.
+    /// Writes, waits until all writes are committed, and removes the objects again. Returns how long the
+    /// writing took, or `None` if another bench is running. Blocks: must not run on a thread that serves
+    /// clients.
     ///
     /// # Errors
-    /// The store does not take the writes.
+    /// The store refused a write.
     pub fn bench(&self, bench: &Bench) -> Result<Option<Duration>, StoreError> {
         if self.benching.swap(true, Ordering::Acquire) {
             return Ok(None);
         }
         let _measuring = Measuring(&self.benching);
-        // What a run before the last end of the process has left.
+        // Removes leftovers of a bench during which the process ended.
         self.store().remove(PLACE)?;
         let (tell, told) = channel();
         let place = self.store().open(PLACE, Arc::new(Listener(tell)))?;

@@ -1,6 +1,6 @@
-//! Tells slots when something of theirs is due: a watch, a notification.
+//! Wakes slots when one of their watches or notifications is due.
 //!
-//! A slot asks for at most one moment at a time, and only those that have watches ask at all.
+//! A slot requests at most one wake-up time at a time, and only slots that have watches do so.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,10 +13,10 @@ use loligo_lockstat::{Class, Mutex};
 use crate::group::Group;
 use crate::hands::OnPanic;
 
-/// Held to put in one moment, or to take out those that have come.
+/// Held to insert one wake-up time, or to take out those that have come.
 static CLOCK: Class = Class::new("osd.clock");
 
-/// Has no thread before somebody asks for a moment.
+/// The clock. Its thread is started by the first wake-up request.
 #[derive(Default)]
 pub(crate) struct Clock {
     shared: Arc<Shared>,
@@ -31,7 +31,7 @@ struct Shared {
 
 #[derive(Default)]
 struct Due {
-    /// By the moment and a number that tells equal moments apart.
+    /// Keyed by the time and a number that distinguishes equal times.
     slots: BTreeMap<(Instant, u64), Weak<dyn Group>>,
     next: u64,
 }
@@ -47,7 +47,7 @@ impl Default for Shared {
 }
 
 impl Clock {
-    /// Has the slot told when `at` has come.
+    /// Calls the slot's `tick` at `at`.
     pub(crate) fn wake(&self, at: Instant, slot: Weak<dyn Group>) {
         let mut due = self.shared.due.lock();
         let earliest = due.slots.first_key_value().is_none_or(|((first, _), _)| at < *first);
@@ -61,7 +61,7 @@ impl Clock {
         }
     }
 
-    /// Says who hears that the thread has panicked.
+    /// Sets the handler called when the thread has panicked.
     pub(crate) fn on_panic(&self, heard: OnPanic) {
         let _ = self.shared.on_panic.set(heard);
     }

@@ -1,4 +1,4 @@
-//! Recognises writes that come again.
+//! Detects resent writes.
 
 use std::collections::VecDeque;
 
@@ -6,16 +6,17 @@ use bytes::Bytes;
 use loligo_store::OpRecord;
 use loligo_wire::{Incarnation, Tid};
 
-/// Writes remembered for each placement group; a stock OSD keeps 3,000 (`osd_pg_log_dups_tracked`). A client
-/// resends only what it had in flight, at most 1,024 operations over all placement groups by default.
+/// Writes remembered for each placement group; a stock OSD keeps 3,000 (`osd_pg_log_dups_tracked`). A
+/// client resends only what it had in flight, by default at most 1,024 operations over all placement
+/// groups.
 const RECORDS_MAX: usize = 3000;
 
-/// Bytes of outputs remembered for each placement group. A stock OSD bounds only each output
-/// (`osd_max_write_op_reply_len`). Few clients ask for them; a repetition whose outputs are forgotten still
-/// gets its result.
+/// Bytes of outputs remembered for each placement group. A stock OSD bounds only each single output
+/// (`osd_max_write_op_reply_len`). Few clients ask for outputs; a resent write whose outputs are
+/// forgotten still gets its result.
 const OUTPUT_BYTES_MAX: usize = 256 << 10;
 
-/// What remembering one operation's result costs beside its output.
+/// The memory cost of one remembered operation result beside its output.
 const OUTPUT_COST: usize = size_of::<OpOutput>();
 
 /// The result and output of one operation of a write.
@@ -23,30 +24,30 @@ type OpOutput = (i32, Bytes);
 
 /// The results of a placement group's newest writes.
 ///
-/// A search goes through all of it, but only a request that says it is a repetition is searched for; what
-/// every write pays is one entry in a ring.
+/// A search is linear, but only requests flagged as a resend are searched for; a write costs one entry
+/// in a ring.
 #[derive(Debug, Default)]
 pub(crate) struct Dups {
     newest_last: VecDeque<OpRecord>,
-    /// Writes recorded so far: the number of the next one.
+    /// Writes recorded so far, which is the number of the next one.
     recorded: u64,
-    /// By the numbers of the writes, of which few have any.
+    /// By write number; few writes have outputs.
     outputs: VecDeque<(u64, Box<[OpOutput]>)>,
     output_bytes: usize,
 }
 
 impl Dups {
-    /// What a store has kept from before a restart.
+    /// Restores the records that a store has kept from before a restart.
     pub(crate) fn new(records: Vec<OpRecord>) -> Self {
         Self { recorded: records.len() as u64, newest_last: records.into(), ..Self::default() }
     }
 
-    /// Writes that are remembered.
+    /// The number of remembered writes.
     pub(crate) fn len(&self) -> usize {
         self.newest_last.len()
     }
 
-    /// Remembers a write's result, and what its operations gave if the client asked for that.
+    /// Remembers a write's result, and its operations' outputs if the client asked for them.
     pub(crate) fn record(&mut self, record: OpRecord, outputs: &[OpOutput]) {
         if self.newest_last.len() >= RECORDS_MAX {
             self.newest_last.pop_front();
@@ -68,7 +69,8 @@ impl Dups {
         }
     }
 
-    /// The result of an earlier attempt, and its operations' results and outputs as far as they are known.
+    /// Returns the result of an earlier attempt, and its operations' results and outputs as far as they
+    /// are remembered.
     pub(crate) fn find(
         &self,
         client: u64,

@@ -4,58 +4,58 @@ use loligo_logring::{log, text};
 use loligo_store::StoreError;
 use loligo_wire::DecodeError;
 
-/// A positive errno, as Linux numbers it: what a stock OSD answers, negated.
+/// A positive errno with Linux's number. A stock OSD puts the negated value into its replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Errno(pub i32);
 
 impl Errno {
-    /// Not permitted.
+    /// Not permitted, for example by the capabilities.
     pub const EPERM: Self = Self(1);
     /// No such object.
     pub const ENOENT: Self = Self(2);
-    /// Bytes could not be read.
+    /// Data could not be read.
     pub const EIO: Self = Self(5);
-    /// Not a thing of this kind.
+    /// Not an object of the expected kind.
     pub const ENXIO: Self = Self(6);
-    /// To be asked again.
+    /// The request must be sent again.
     pub const EAGAIN: Self = Self(11);
-    /// A feature that the object lacks.
+    /// The object lacks a required feature.
     pub const ENOEXEC: Self = Self(8);
-    /// An identity that is in use.
+    /// The identity is in use.
     pub const EBADF: Self = Self(9);
-    /// Somebody else has it.
+    /// In use, for example held by another client.
     pub const EBUSY: Self = Self(16);
     /// The object exists.
     pub const EEXIST: Self = Self(17);
-    /// It lies in another namespace.
+    /// The object lies in another namespace.
     pub const EXDEV: Self = Self(18);
-    /// Arguments that make no sense.
+    /// Invalid arguments.
     pub const EINVAL: Self = Self(22);
-    /// As many watches as all clients may have.
+    /// The bound on all clients' watches is reached.
     pub const ENFILE: Self = Self(23);
-    /// As many watches as a client may have.
+    /// The bound on a client's watches is reached.
     pub const EMFILE: Self = Self(24);
-    /// Larger than an object may be.
+    /// Larger than the maximum object size.
     pub const EFBIG: Self = Self(27);
-    /// No room.
+    /// No space left.
     pub const ENOSPC: Self = Self(28);
-    /// Too small a number.
+    /// The number is too small.
     pub const ERANGE: Self = Self(34);
-    /// A name that is too long.
+    /// The name is too long.
     pub const ENAMETOOLONG: Self = Self(36);
-    /// Not known here.
+    /// Not supported by this server.
     pub const ENOSYS: Self = Self(38);
     /// No such attribute.
     pub const ENODATA: Self = Self(61);
-    /// Too large a number.
+    /// The number is too large.
     pub const EOVERFLOW: Self = Self(75);
-    /// A request that is too long.
+    /// The request is too large.
     pub const EMSGSIZE: Self = Self(90);
-    /// Older than what is there (`EOLDSNAPC`).
+    /// The snapshot context is older than the object's (`EOLDSNAPC`).
     pub const EOLDSNAPC: Self = Self(85);
     /// Not an operation of this server.
     pub const EOPNOTSUPP: Self = Self(95);
-    /// As many notifications wait as may.
+    /// The bound on pending notifications is reached.
     pub const ENOBUFS: Self = Self(105);
     /// No such watch.
     pub const ENOTCONN: Self = Self(107);
@@ -63,14 +63,14 @@ impl Errno {
     pub const ESHUTDOWN: Self = Self(108);
     /// The watch has lost its connection.
     pub const ETIMEDOUT: Self = Self(110);
-    /// Older than what was asked for.
+    /// Older than requested.
     pub const ESTALE: Self = Self(116);
     /// The pool's quota is used up.
     pub const EDQUOT: Self = Self(122);
-    /// A comparison that did not hold.
+    /// A comparison failed.
     pub const ECANCELED: Self = Self(125);
 
-    /// As a result field carries it.
+    /// The negated value, as a result field carries it.
     pub fn code(self) -> i32 {
         -self.0
     }
@@ -92,7 +92,7 @@ impl From<StoreError> for Errno {
             StoreError::NoCollection(_) => Self::ENOENT,
             StoreError::Stopped => Self::EIO,
             StoreError::BadData { .. } => {
-                // Clients hear only that it is one; who looks after the disk must know where.
+                // Clients get only the error number; the log tells an administrator where the damage is.
                 log!(OSD, 0, "{}", text(&error));
                 Self::EIO
             }

@@ -1,9 +1,9 @@
-//! What a request has had to wait for.
+//! The reads a request has waited for.
 //!
-//! A store may answer a read later. Then the execution ends without having done anything, and is repeated
-//! from the start when the answer is there. Reads are told apart by their order: all that a request reads is
-//! of one view of its object, or the object is kept from others meanwhile (`slot.rs`), so each repetition
-//! asks the same.
+//! A store may answer a read later. The execution then ends without any effect and is repeated from the
+//! start when the answer is there. Reads are identified by their order: all reads of a request use one
+//! view of its object, or the slot keeps other requests from the object meanwhile (`slot.rs`), so each
+//! repetition makes the same reads.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -13,35 +13,37 @@ use loligo_store::{Fetch, ObjectView, StoreError};
 
 use crate::errno::Errno;
 
-/// An answer of whatever type.
+/// An answer of any type.
 type Answer = Box<dyn Any + Send>;
-/// Told the answer.
+/// Called with the answer.
 type Callback = Box<dyn FnOnce(Answer) + Send>;
-/// Has a callback told the answer that is being fetched.
+/// Registers a callback for the answer that is being fetched.
 type Await = Box<dyn FnOnce(Callback) + Send>;
 
-/// An object, and the number of the first read behind those that found it.
+/// An object, and the number of the first read after those that found it.
 type Found = (Arc<dyn ObjectView>, u32);
 
-/// The answers that a request got late, and the one it waits for.
+/// The answers that arrived later, and the read the request waits for.
 #[derive(Default)]
 pub(crate) struct Fetches {
-    /// By the reads' numbers. Few, mostly none.
+    /// By read number. Few, mostly none.
     answers: RefCell<Vec<(u32, Answer)>>,
     /// The number of the next read.
     next: Cell<u32>,
     waits: RefCell<Option<(u32, Await)>>,
-    /// The object as a read of it has found it: it goes on with that one, whatever is written meanwhile.
+    /// The object as first found by a read request. The request continues with this view, whatever is
+    /// written meanwhile.
     view: RefCell<Option<Found>>,
 }
 
 impl Fetches {
-    /// Before each execution.
+    /// Resets the read numbers; called before each execution.
     pub(crate) fn start(&self) {
         self.next.set(0);
     }
 
-    /// The answer to a read, if it is there. Else the request waits, and the error means nothing.
+    /// Returns the answer to a read if it is available. Otherwise the request waits, and the error has
+    /// no meaning.
     pub(crate) fn now<T: Clone + Send + 'static>(&self, ask: impl FnOnce() -> Fetch<T>) -> Result<T, Errno> {
         let number = self.next.replace(self.next.get() + 1);
         if let Some((_, answer)) = self.answers.borrow().iter().find(|(n, _)| *n == number) {
@@ -49,7 +51,7 @@ impl Fetches {
             return answer.cloned().unwrap_or(Err(StoreError::Stopped)).map_err(Errno::from);
         }
         if self.waiting() {
-            return Err(Errno::EIO); // one thing at a time; whoever asks has not noticed yet
+            return Err(Errno::EIO); // one read at a time; the caller has not checked `waiting` yet
         }
         match ask() {
             Fetch::Now(value) => Ok(value),
@@ -61,7 +63,8 @@ impl Fetches {
         }
     }
 
-    /// The same for what is not kept from others: the answer is remembered also if it is there at once.
+    /// As `now`, for objects that are not kept from other requests: the answer is remembered
+    /// even if it is available at once.
     pub(crate) fn once<T: Clone + Send + 'static>(&self, ask: impl FnOnce() -> Fetch<T>) -> Result<T, Errno> {
         let number = self.next.get();
         let value = self.now(ask)?;
@@ -80,39 +83,39 @@ impl Fetches {
         if remembered { self.once(ask) } else { self.now(ask) }
     }
 
-    /// Whether the execution has ended because something has to be waited for.
+    /// Whether the execution has ended because the request waits for a read.
     pub(crate) fn waiting(&self) -> bool {
         self.waits.borrow().is_some()
     }
 
-    /// Ends the execution, to be repeated at once.
+    /// Ends the execution; it is to be repeated at once.
     pub(crate) fn pause(&self) {
         let mut waits = self.waits.borrow_mut();
-        // The number is no read's.
+        // No read has this number.
         waits.get_or_insert_with(|| (u32::MAX, Box::new(|callback: Callback| callback(Box::new(())))));
     }
 
-    /// What has to be waited for.
+    /// Takes the pending wait: the read's number and the function that registers a callback.
     pub(crate) fn take_wait(&self) -> Option<(u32, impl FnOnce(Callback) + Send + use<>)> {
         self.waits.borrow_mut().take()
     }
 
-    /// Takes an answer that was waited for.
+    /// Stores an answer that was waited for.
     pub(crate) fn answered(&self, number: u32, answer: Answer) {
         self.answers.borrow_mut().push((number, answer));
     }
 
-    /// Forgets an answer, which is asked for again.
+    /// Drops an answer, so that the read is made again.
     pub(crate) fn forget(&self, number: u32) {
         self.answers.borrow_mut().retain(|(n, _)| *n != number);
     }
 
-    /// Whether a read has the view that it goes on with.
+    /// Whether the request has a view it continues with.
     pub(crate) fn has_view(&self) -> bool {
         self.view.borrow().is_some()
     }
 
-    /// The object that a read goes on with, if it has found it before.
+    /// Returns the view a read request continues with, if an earlier execution found it.
     pub(crate) fn resume(&self) -> Option<Arc<dyn ObjectView>> {
         let (view, next) = self.view.borrow().clone()?;
         self.next.set(next);
@@ -124,8 +127,8 @@ impl Fetches {
         self.next.get()
     }
 
-    /// Has a read go on with this object when it is executed again; `mark` was the next read's number when it
-    /// was found.
+    /// Keeps this view for the next execution of the request; `mark` was the next read's number when the
+    /// view was found.
     pub(crate) fn keep_view(&self, view: &Arc<dyn ObjectView>, mark: u32) {
         *self.view.borrow_mut() = Some((Arc::clone(view), mark));
     }

@@ -1,14 +1,14 @@
-//! Where a pool's objects are filed, and which of them a placement group has.
+//! How a pool's objects are distributed over slots, and which of them belong to a placement group.
 //!
-//! A pool has a slot and a collection for each placement group that it was made with. Its objects stay filed
-//! by that number when `pg_num` changes: a split or a merge moves nothing, so that requests in progress,
-//! results kept for repetitions, watches, snapshots to be trimmed and cursors of listings stay with their
-//! objects. Only what clients see of a placement group is derived from `pg_num`: the requests that it takes,
-//! the range that it lists, its statistics.
+//! A pool has one slot and one collection for each placement group it was created with. Its objects stay
+//! filed by that number when `pg_num` changes. A split or a merge moves nothing, so requests in
+//! progress, results kept for resent writes, watches, snapshots being trimmed and listing cursors stay
+//! with their objects. Only the clients' view of a placement group is derived from `pg_num`: the
+//! requests it accepts, the range it lists, its statistics.
 //!
-//! In the order of objects (`loligo_store::ObjectRef`) the objects of a slot are one range, and so are those
-//! of a placement group. Of a slot and a placement group either one contains the other, or they have nothing
-//! in common.
+//! In the order of objects (`loligo_store::ObjectRef`) the objects of a slot form one range, and so do
+//! those of a placement group. A slot and a placement group are either disjoint, or one contains the
+//! other.
 
 use az::SaturatingAs as _;
 use loligo_maps::stable_mod;
@@ -17,18 +17,18 @@ use loligo_wire::PgId;
 
 use crate::stats::{PgStats, PoolStats};
 
-/// All hashes, cut into so many parts; the parts are numbered as placement groups are. At least 1.
+/// The hash space cut into this many parts, numbered as placement groups are. At least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut(pub(crate) u32);
 
 impl Cut {
-    /// Into as many parts as there are of something: at most 65,536, which is as many as a pool may have
-    /// (`PG_NUM_MAX`).
+    /// A cut into as many parts as `parts` has elements: at most 65,536, the maximum number of a pool's
+    /// placement groups (`PG_NUM_MAX`).
     pub(crate) fn as_many_as<T>(parts: &[T]) -> Self {
         Self(u32::try_from(parts.len()).unwrap_or(u32::MAX))
     }
 
-    /// The part that a hash is in.
+    /// The part that contains a hash.
     pub(crate) fn part_of(self, hash: u32) -> u32 {
         stable_mod(hash, self.0)
     }
@@ -38,25 +38,25 @@ impl Cut {
         part.reverse_bits()
     }
 
-    /// The first reversed hash behind a part, where the next part begins; 2^32 for the last one.
+    /// The first reversed hash after a part, where the next part begins; 2^32 for the last part.
     pub(crate) fn behind(self, part: u32) -> u64 {
         let free = u32::MAX.checked_shr(self.fixed_bits(part)).unwrap_or(0);
         u64::from(part.reverse_bits() | free) + 1
     }
 
-    /// How many low bits all hashes of a part have in common.
+    /// The number of low bits that all hashes of a part have in common.
     fn fixed_bits(self, part: u32) -> u32 {
         let bits = self.0.ilog2();
-        // Where the number of parts is no power of two, the first ones are already cut in two and the others
-        // not yet.
+        // If the number of parts is not a power of two, the first parts are already split and the others
+        // are not.
         let cut_in_two = self.0 & ((1 << bits) - 1);
         if part & ((1 << bits) - 1) < cut_in_two { bits + 1 } else { bits }
     }
 }
 
-/// The statistics of `pg_num` placement groups from those of the slots. A slot's figures are divided among
-/// the placement groups in it by the shares of all hashes that these have, as a stock OSD divides them at a
-/// split; the sum stays exact.
+/// The statistics of `pg_num` placement groups, computed from those of the slots. A slot's figures are
+/// divided among the placement groups in it by their shares of the slot's hashes, as a stock OSD divides
+/// them at a split. The sum stays exact.
 pub(crate) fn by_pg(slots: &[PgStats], pg_num: u32) -> Vec<PgStats> {
     let (filed, shown) = (Cut::as_many_as(slots), Cut(pg_num));
     if filed == shown {
@@ -83,7 +83,7 @@ fn of_pg(slots: &[PgStats], filed: Cut, shown: Cut, seed: u32) -> Option<PgStats
     })
 }
 
-/// A part of a slot's hashes: those from `from` to `until` of `all`.
+/// A part of a slot's hashes: those from `from` to `until` out of `all`.
 struct Share {
     from: u64,
     until: u64,

@@ -1,5 +1,5 @@
-//! Entry points for fuzzing: one request, as a message in the format of `loligo_wire::fuzz`, and what clients
-//! do one after the other, as a script.
+//! Entry points for fuzzing: a single request, as a message in the format of `loligo_wire::fuzz`, and a
+//! sequence of client actions, as a script.
 
 mod model;
 mod script;
@@ -26,11 +26,11 @@ use crate::helpers::Helpers;
 use crate::replies::Replies;
 use crate::stats::Counters;
 
-/// Small, so that a request that gets beyond them is noticed.
+/// Small, so that a request that exceeds it is noticed.
 const WORK_BYTES: u64 = 4 << 20;
 
-/// Executes whatever request the bytes are, on an object that has some of everything, and again as a
-/// repetition.
+/// Executes the request encoded in the bytes on an object that has data, an attribute and an omap, and
+/// executes it again as a resend.
 pub fn requests(data: &[u8]) {
     let Ok(msg) = loligo_wire::fuzz::parse(data) else { return };
     let Ok(op) = msg.open::<MOSDOp>() else { return };
@@ -81,7 +81,7 @@ fn run(op: MOSDOp) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// A listener that nobody gives answers to.
+/// A listener that gets no replies.
 fn replies() -> Arc<Replies> {
     let helpers = Helpers::default();
     Replies::new(&helpers.finisher, &helpers.history)

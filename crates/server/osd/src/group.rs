@@ -1,20 +1,20 @@
-//! What a placement group is to those who only tell it something.
+//! A placement group as seen by components that only notify it.
 
 use std::sync::Arc;
 
-/// A placement group that is told of what has happened.
+/// A placement group that receives notifications.
 pub(crate) trait Group: Send + Sync {
-    /// The moment that it asked for has come.
+    /// The requested wake-up time has come.
     fn tick(self: Arc<Self>);
 
-    /// A connection is gone which has watches here.
+    /// A connection that has watches here is lost.
     fn lost(self: Arc<Self>, conn: u64);
 
-    /// Connections may have room for answers again.
+    /// Connections may have room for replies again.
     fn eased(self: Arc<Self>);
 }
 
-/// Something that begins behind all requests that a placement group has already.
+/// An action that begins behind all requests already queued in a placement group.
 pub(crate) trait Walk: Send + Sync {
     fn begin(&self);
 }

@@ -1,9 +1,9 @@
-//! Threads for what takes long, so that whoever reads sockets does not.
+//! Threads for long work, so that the threads that read sockets do not do it.
 //!
-//! A thread that serves connections executes requests where they arrive, which is the fastest way as long as
-//! each takes microseconds. What takes longer, and what comes of a socket's or the store's thread that has
-//! something else to do, is done by these: at most half as many as there are processors, made when they are
-//! needed first.
+//! A thread that serves connections executes requests where they arrive, which is fastest as long as
+//! each takes microseconds. Longer work runs on the threads of this pool, and so does work caused by a
+//! thread of a socket or of the store that has other duties. There are at most half as many threads as
+//! processors, each started when first needed.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -15,20 +15,20 @@ use tokio::runtime::Handle;
 /// Held to add or to take out one job.
 static HANDS: Class = Class::new("osd.hands");
 
-/// What the threads are called.
+/// The threads' name.
 const NAME: &str = "loligo-hands";
-/// Threads at most.
+/// Maximum number of threads.
 const THREADS_MAX: usize = 8;
 
-/// Hears that a thread of the OSD has panicked: nobody does its work any more.
+/// The handler called when a thread of the OSD has panicked, so that its work may not be done any more.
 pub(crate) type OnPanic = Arc<dyn Fn(String) + Send + Sync>;
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A pool of threads. Jobs are bounded by whoever asks: one for each placement group or request.
+/// A pool of threads. The callers bound the number of jobs: one for each placement group or request.
 pub(crate) struct Hands {
     state: Arc<Mutex<State>>,
-    /// Where short work goes on.
+    /// The runtime on which light work continues.
     runtime: OnceLock<Handle>,
     on_panic: Arc<OnceLock<OnPanic>>,
 }
@@ -49,22 +49,22 @@ impl Default for Hands {
 }
 
 impl Hands {
-    /// The runtime whose threads do short work, once it is known.
+    /// The runtime whose threads do light work, once it is known.
     pub(crate) fn runtime(&self) -> Option<Handle> {
         self.runtime.get().cloned()
     }
 
-    /// Remembers that.
+    /// Stores the runtime; only the first call has an effect.
     pub(crate) fn learn(&self, runtime: &Handle) {
         let _ = self.runtime.get_or_init(|| runtime.clone());
     }
 
-    /// Says who hears of a job that has panicked; the threads go on with others.
+    /// Sets the handler called when a job has panicked; the thread then continues with other jobs.
     pub(crate) fn on_panic(&self, heard: OnPanic) {
         let _ = self.on_panic.set(heard);
     }
 
-    /// Has a job done. Never waits, unless no thread can be made.
+    /// Submits a job. Never blocks, unless no thread can be started.
     pub(crate) fn give(&self, job: impl FnOnce() + Send + 'static) {
         let mut state = self.state.lock();
         state.jobs.push_back(Box::new(job));
@@ -88,7 +88,7 @@ impl Hands {
         }
         let mut state = self.state.lock();
         state.threads -= 1;
-        // If there is none at all, whoever gives a job does it.
+        // If there is no thread at all, the caller runs the jobs.
         let jobs = if state.threads == 0 { std::mem::take(&mut state.jobs) } else { VecDeque::new() };
         drop(state);
         jobs.into_iter().for_each(|job| job());
@@ -142,7 +142,7 @@ mod tests {
         let (tell, told) = channel();
         let of_panic = tell.clone();
         hands.on_panic(Arc::new(move |why| of_panic.send(why).expect("the test waits")));
-        // More than there are threads.
+        // More jobs than threads.
         for _ in 0..=THREADS_MAX {
             hands.give(|| panic!("no job"));
         }

@@ -1,4 +1,4 @@
-//! What all placement groups of an OSD share.
+//! The components shared by all placement groups of an OSD.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::made::Made;
 use crate::replies::Finisher;
 use crate::watch::Load;
 
-/// What all placement groups of an OSD share.
+/// The components shared by all placement groups of an OSD.
 #[derive(Clone)]
 pub(crate) struct Helpers {
     pub(crate) finisher: Arc<Finisher>,

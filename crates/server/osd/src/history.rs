@@ -1,12 +1,12 @@
-//! What became of requests: the slowest ones of late, and those that wait (`dump_historic_ops`,
+//! The history of requests: the slowest recent ones, and those that wait (`dump_historic_ops`,
 //! `dump_ops_in_flight`).
 //!
-//! Most requests are of no interest, and noting down each would cost more than many of them take. So a
-//! request carries a few moments along ([`Track`]), and only when its answer leaves is it compared with the
-//! fastest of those that are kept: two loads and a look at the clock. What is told of a kept one is read from
-//! its answer, which has its object's name and operations. A slow one is left in a lane, so that no request
-//! waits for another placement group's. Those that wait for the disk are noted in their placement group's own
-//! state ([`Waits`]), unformatted.
+//! Most requests are of no interest, and recording each would cost more than many of them take. A
+//! request therefore carries only a few timestamps ([`Track`]). When its reply leaves, its duration is
+//! compared with the fastest of the kept requests: two loads and two comparisons. The description of a
+//! kept request is read from its reply, which has the object's name and the operations. A slow request
+//! is pushed to a lane, so that no request waits for another placement group's. Requests that wait for
+//! the disk are recorded unformatted in their placement group's own state ([`Waits`]).
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Write as _;
@@ -23,75 +23,77 @@ use smallvec::SmallVec;
 
 use crate::asker::Asker;
 
-/// Requests kept, the slowest ones (`osd_op_history_size`).
+/// Number of slowest requests kept (`osd_op_history_size`).
 pub const KEPT_MAX: usize = 20;
 /// How long they are kept, in seconds (`osd_op_history_duration`).
 pub const KEPT_S: u64 = 600;
-/// Very slow requests kept, the newest ones (`osd_op_history_slow_op_size`).
+/// Number of very slow requests kept, the newest ones (`osd_op_history_slow_op_size`).
 pub const SLOW_MAX: usize = 20;
-/// How long those took at least, in seconds (`osd_op_history_slow_op_threshold`).
+/// The minimum duration of a very slow request, in seconds (`osd_op_history_slow_op_threshold`).
 pub const SLOW_S: u64 = 10;
 /// A request that waits for longer counts as blocked, in seconds (`osd_op_complaint_time`).
 pub const BLOCKED_S: u64 = 30;
-/// Operations of a request that its description names.
+/// Maximum number of operations named in a request's description.
 const DESCRIBED_MAX: usize = 16;
-/// Waiting requests that one report shows of a placement group.
+/// Waiting requests of one placement group that one report shows.
 pub(crate) const SHOWN_MAX: usize = 256;
 
-/// Held by whoever runs the lane of slow requests, for one of them, and to copy what is kept.
+/// Held by the thread that runs the lane of slow requests, for one of them, and to copy the kept
+/// requests.
 static HISTORY: Class = Class::new("osd.history");
 
-/// Slow requests on their way to those that are kept: held to take them out; leaving one takes no lock.
+/// The queue of slow requests on their way to the kept ones: held to take them out; pushing one takes no
+/// lock.
 static NOTED: Class = Class::new("osd.history_noted");
 
-/// Slow requests that nobody has looked at yet; what is more is forgotten.
+/// Maximum number of queued slow requests; further ones are dropped.
 const NOTED_MAX: usize = 4096;
 
-/// The moments of a request.
+/// The timestamps of a request.
 #[derive(Clone, Copy)]
 pub(crate) struct Track {
-    /// Its connection's reader had it.
+    /// When its connection's reader received it.
     pub(crate) received: Instant,
-    /// Its placement group began with it.
+    /// When its placement group began to process it.
     pub(crate) reached: Instant,
-    /// It was executed, and its answer had to wait.
+    /// When it was executed, if its reply had to wait.
     pub(crate) executed: Option<Instant>,
     /// The client's global id.
     pub(crate) client: u64,
 }
 
-/// What is told of one request.
+/// The report of one request.
 #[derive(Clone, Debug)]
 pub struct TrackedOp {
-    /// Who wants what of which object.
+    /// The client, the operations and the object.
     pub description: String,
-    /// When it came.
+    /// When it arrived.
     pub initiated_at: UTime,
-    /// How long ago that was.
+    /// The time since it arrived.
     pub age: Duration,
     /// How long it took, or has taken so far.
     pub duration: Duration,
-    /// How far it has come.
+    /// The point it has reached, as Ceph names it.
     pub flag_point: &'static str,
     /// The client's global id.
     pub client: u64,
-    /// Where the client is.
+    /// The client's address.
     pub client_addr: EntityAddr,
     /// The client's number for the request.
     pub tid: Tid,
-    /// What happened to it, and how long after it came.
+    /// The request's events, each with the time since its arrival.
     pub events: Vec<(&'static str, Duration)>,
 }
 
-/// The requests of an OSD that are worth telling of.
+/// The slow requests of an OSD.
 pub(crate) struct History {
-    /// When counting began.
+    /// The origin of `floor_until_ns`.
     began: Instant,
-    /// Requests that took less, in nanoseconds, are of no interest …
+    /// Requests that took less, in nanoseconds, are not kept …
     floor_ns: AtomicU64,
-    /// … until so many nanoseconds after the beginning, when the oldest of those that are kept is to go.
+    /// … until this many nanoseconds after `began`, when the oldest of the kept requests expires.
     floor_until_ns: AtomicU64,
-    /// What may have to be kept, from whichever placement group.
+    /// Slow requests from all placement groups, to be sorted in.
     noted: Lane<Past>,
     kept: Mutex<Kept>,
 }
@@ -102,14 +104,15 @@ struct Kept {
     slow: VecDeque<Past>,
 }
 
-/// The requests of one placement group that wait for the disk to read. They are described only to who asks.
+/// The requests of one placement group that wait for a disk read. Descriptions are made only for a
+/// report.
 #[derive(Default)]
 pub(crate) struct Waits {
     ops: BTreeMap<u64, Waiting>,
     next: u64,
 }
 
-/// What is known of a request that waits.
+/// The data recorded about a waiting request.
 #[derive(Clone)]
 pub(crate) struct Waiting {
     track: Track,
@@ -122,7 +125,7 @@ pub(crate) struct Waiting {
     epoch: Epoch,
 }
 
-/// What is said of a request.
+/// The parts of a report that are read from a reply.
 #[derive(Clone)]
 struct Said {
     description: String,
@@ -151,11 +154,11 @@ impl Default for History {
 }
 
 impl History {
-    /// An answer is about to leave.
+    /// Called just before a reply leaves; keeps the request if it was slow.
     pub(crate) fn done(&self, now: Instant, track: Option<&Track>, asker: &Arc<dyn Asker>, msg: &Msg) {
         let Some(track) = track else { return };
         let took_ns = ns(now.saturating_duration_since(track.received));
-        // Relaxed: who reads an old value keeps one request too many, or one too few.
+        // Relaxed: a stale value keeps one request too many or one too few.
         if took_ns < self.floor_ns.load(Ordering::Relaxed)
             && ns(now.saturating_duration_since(self.began)) < self.floor_until_ns.load(Ordering::Relaxed)
         {
@@ -167,7 +170,7 @@ impl History {
     #[cold]
     fn keep(&self, done: Instant, track: Track, asker: &Arc<dyn Asker>, msg: &Msg) {
         let Some(said) = said_of_answer(&track, asker, msg) else { return };
-        // Somebody else may be at it: then it takes this one along.
+        // If another thread runs the lane, it sorts this request in too.
         if let Ok(Action::Submit) = self.noted.push(Past { track, done, said }) {
             while self.noted.run(NOTED_MAX, |past| self.sort_in(past)) == RunEnd::Again {}
         }
@@ -196,7 +199,7 @@ impl History {
         self.floor_until_ns.store(ns(until), Ordering::Relaxed);
     }
 
-    /// The slowest requests of the last [`KEPT_S`] seconds, in the order in which they came.
+    /// The slowest requests of the last [`KEPT_S`] seconds, in order of arrival.
     pub(crate) fn slowest(&self) -> Vec<TrackedOp> {
         let now = Instant::now();
         let mut kept = self.kept.lock();
@@ -215,7 +218,7 @@ impl History {
 }
 
 impl Waits {
-    /// A request waits: a number for [`Waits::end`].
+    /// Records a waiting request. Returns a number for [`Waits::end`].
     pub(crate) fn begin(&mut self, track: Track, asker: &Arc<dyn Asker>, op: &MOSDOp, tid: Tid) -> u64 {
         let waiting = Waiting {
             track,
@@ -232,20 +235,21 @@ impl Waits {
         self.next
     }
 
-    /// It waits no longer. What was known of it is dropped by who asks, when he holds no lock.
+    /// Removes a request that no longer waits. The caller drops the returned record after releasing its
+    /// locks.
     #[must_use]
     pub(crate) fn end(&mut self, number: u64) -> Option<Waiting> {
         self.ops.remove(&number)
     }
 
-    /// The oldest of them, as far as one report shows them.
+    /// The oldest waiting requests, up to the number one report shows.
     pub(crate) fn oldest(&self) -> Vec<Waiting> {
         self.ops.values().take(SHOWN_MAX).cloned().collect()
     }
 }
 
 impl Waiting {
-    /// As it is told of.
+    /// Formats the report of a waiting request.
     pub(crate) fn tell(self) -> TrackedOp {
         let Self { track, asker, tid, pg, oid, codes, flags, epoch } = self;
         let description = describe(track.client, tid, pg, &oid, codes.into_iter(), flags, epoch);
@@ -256,7 +260,7 @@ impl Waiting {
     }
 }
 
-/// An answer that waits for the store, as it is told of.
+/// Formats the report of a reply that waits for the store.
 pub(crate) fn waiting_answer(track: &Track, asker: &Arc<dyn Asker>, msg: &Msg) -> Option<TrackedOp> {
     let said = said_of_answer(track, asker, msg)?;
     let now = Instant::now();
@@ -288,7 +292,7 @@ impl Past {
     }
 }
 
-/// What happens to every request, by Ceph's names.
+/// The events of every request, by Ceph's names.
 fn events_of(track: &Track) -> Vec<(&'static str, Instant)> {
     let mut events = vec![("queued_for_pg", track.received), ("reached_pg", track.reached)];
     events.push(("started", track.reached));
@@ -328,7 +332,7 @@ fn said_of_answer(track: &Track, asker: &Arc<dyn Asker>, msg: &Msg) -> Option<Sa
     Some(Said { description, client_addr: asker.addr(), tid: msg.header.tid })
 }
 
-/// As a stock OSD describes requests, but for what an answer does not tell: the object's hash, namespace and
+/// Formats as a stock OSD does, except for the parts a reply lacks: the object's hash, namespace and
 /// key.
 fn describe(
     client: u64,

@@ -5,31 +5,31 @@
 //!                                                                     └─ Execution: operations in order ── store
 //! ```
 //!
-//! - [`Osd`] takes all messages of one socket read and runs each request where it arrived: if the placement
-//!   group's slot is idle, in the very thread that read it; else whoever runs the slot takes it along. Nobody
-//!   waits for anybody.
-//! - A slot executes one request at a time, so the operations of a request happen together or not at all, and
-//!   each sees all requests before it.
-//! - What a request may do, make and leave unread is bounded and counted before it is done: bytes of work
-//!   (`exec/limits.rs`), bytes made of few (`made`), messages to watchers (`watch/load.rs`), answers that its
-//!   client has not read (`asker/unread.rs`). One that turns out to be much work is executed by threads that
-//!   serve no sockets (`hands`).
-//! - A write that comes again (a client that lost its connection sends it with the same number) gets the
+//! - [`Osd`] receives all messages of one socket read and runs each request where it arrived. If the
+//!   placement group's slot is idle, the thread that read the socket executes the request; otherwise the
+//!   thread that runs the slot executes it later. No thread waits for another.
+//! - A slot executes one request at a time. The operations of a request therefore happen together or not
+//!   at all, and each request sees the effects of all requests before it.
+//! - Each resource a request uses is bounded and counted before it is used: bytes of work
+//!   (`exec/limits.rs`), bytes the server creates (`made`), messages to watchers (`watch/load.rs`), and
+//!   replies the client has not read (`asker/unread.rs`). A request that turns out to be heavy is
+//!   executed by threads that serve no sockets (`hands`).
+//! - A resent write (a client that lost its connection sends it again with the same number) gets the
 //!   recorded result.
 //!
-//! - Snapshots are clones in the same placement group; watches are kept with their objects and served in the
-//!   slot; methods of object classes run as operations of their request.
+//! - Snapshots are clones in the same placement group. Watches are stored with their objects and served
+//!   in the slot. Methods of object classes run as operations of their request.
 //!
-//! - A map may show several OSDs: each has a [`Door`] to the same slots, and takes the requests that the map
-//!   directs to it. Data are kept once, also in erasure-coded pools, whose rules for clients are enforced
-//!   (`exec/rules.rs`).
+//! - A map may list several OSDs. Each has a [`Door`] to the same slots and accepts the requests that
+//!   the map directs to it. Data are stored once, also in erasure-coded pools; the rules such pools
+//!   impose on clients are enforced (`exec/rules.rs`).
 //!
-//! - Scrubs read all objects now and then, so that damage is found before a client reads it (`scrub`).
+//! - Scrubs read all objects periodically, so that damage is found before a client reads it (`scrub`).
 //!
-//! What this crate refuses to do: no replication, no coding, no recovery, no cache tiers. It knows
-//! sockets only as [`Connection`](loligo_msgr::Connection)s.
-// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate
-// `az`).
+//! This crate has no replication, no coding, no recovery and no cache tiers. It accesses sockets only as
+//! [`Connection`](loligo_msgr::Connection)s.
+// Casts of numbers from peers must not truncate or change the sign silently. An intended lossy cast is
+// written with crate `az`.
 #![cfg_attr(
     not(test),
     warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)

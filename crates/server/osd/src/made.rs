@@ -1,10 +1,11 @@
-//! Bytes that requests have the server make: patterns repeated, objects copied, maps cloned for a snapshot.
+//! Bytes that requests make the server create: repeated patterns, copied objects, omaps cloned for a
+//! snapshot.
 //!
-//! A request of a hundred bytes can make a hundred megabytes, which live until the store has them safe. So
-//! they are counted before they are made, and a request that finds no room waits: bounds on what is read from
-//! clients say nothing of them.
+//! A request of a hundred bytes can create a hundred megabytes, which stay in memory until the store has
+//! committed them. The bounds on bytes read from clients do not limit them. So they are counted before
+//! they are created, and a request that finds no room waits.
 //!
-//! Whoever has a permit never waits for more of it, so that those with permits always end.
+//! The holder of a permit never waits for a larger one, so requests with permits always finish.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -19,17 +20,19 @@ use crate::errno::Errno;
 use crate::fetches::Fetches;
 use crate::hands::Hands;
 
-/// Held to count one request, or to give back what it was counted with.
+/// Held to count one request, or to give back its count.
 static MADE: Class = Class::new("osd.made");
 
-/// Requests that make less are not counted.
+/// Requests that create less are not counted.
 pub(crate) const COUNTED_FROM: u64 = 64 << 10;
-/// Bytes that the requests of one client may have made at a time; one request may exceed it alone.
+/// Bytes that the requests of one client may have created at a time; a single request may exceed it
+/// while it is the client's only one.
 const CLIENT_MAX: u64 = 128 << 20;
-/// Bytes that all clients' requests may have made at a time; the same.
+/// Bytes that all clients' requests may have created at a time; a single request may exceed it while it
+/// is the only one.
 const ALL_MAX: u64 = 256 << 20;
 
-/// What requests have made and the store has not made safe.
+/// The bytes that requests have created and the store has not committed.
 pub(crate) struct Made {
     counts: Mutex<Counts>,
     hands: Arc<Hands>,
@@ -39,7 +42,7 @@ pub(crate) struct Made {
 struct Counts {
     by_client: FxHashMap<u64, u64>,
     all: u64,
-    /// Those who found no room, in order.
+    /// The requests that found no room, in order.
     waiting: VecDeque<Waiting>,
 }
 
@@ -49,7 +52,8 @@ struct Waiting {
     completer: Completer<Arc<Permit>>,
 }
 
-/// What one request may make; given back when the last reference is dropped, which is behind its answer.
+/// The bytes one request may create. They are given back when the last reference is dropped, after the
+/// reply.
 pub(crate) struct Permit {
     made: Arc<Made>,
     client: u64,
@@ -57,12 +61,12 @@ pub(crate) struct Permit {
 }
 
 impl Made {
-    /// What has waited goes on in threads of these.
+    /// Requests that waited continue on the threads of `hands`.
     pub(crate) fn new(hands: Arc<Hands>) -> Arc<Self> {
         Arc::new(Self { counts: Mutex::new(&MADE, Counts::default()), hands })
     }
 
-    /// Lets a request make so many bytes: now, or when others have ended.
+    /// Permits a request to create this many bytes: now, or when other requests have finished.
     pub(crate) fn permit(self: &Arc<Self>, client: u64, bytes: u64) -> Fetch<Arc<Permit>> {
         let mut counts = self.counts.lock();
         let goes_first = !counts.waiting.iter().any(|other| other.client == client);
@@ -76,12 +80,12 @@ impl Made {
         Fetch::Later(later)
     }
 
-    /// The same for what has been counted.
+    /// Creates the permit for bytes that are already counted.
     fn permitted(self: &Arc<Self>, client: u64, bytes: u64) -> Arc<Permit> {
         Arc::new(Permit { made: Arc::clone(self), client, bytes: AtomicU64::new(bytes) })
     }
 
-    /// Bytes that are counted now, and requests that wait.
+    /// The bytes counted now, and the number of waiting requests.
     #[cfg(test)]
     pub(crate) fn counted(&self) -> (u64, usize) {
         let counts = self.counts.lock();
@@ -89,7 +93,7 @@ impl Made {
     }
 }
 
-/// What one request makes.
+/// The bytes one request creates.
 #[derive(Default)]
 pub(crate) struct Making {
     bytes: Cell<u64>,
@@ -97,14 +101,14 @@ pub(crate) struct Making {
 }
 
 impl Making {
-    /// Before each execution.
+    /// Resets the count; called before each execution.
     pub(crate) fn start(&self) {
         self.bytes.set(0);
         self.permit.take();
     }
 
-    /// Counts bytes that are about to be made. An error: the request waits for room, or the store has
-    /// stopped.
+    /// Counts bytes that are about to be created. An error means that the request waits for room, or
+    /// that the store has stopped.
     pub(crate) fn add(
         &self,
         fetches: &Fetches,
@@ -126,7 +130,7 @@ impl Making {
         Ok(())
     }
 
-    /// The permit, to be kept until the request is answered.
+    /// Takes the permit, to be kept until the request is answered.
     pub(crate) fn take(&self) -> Option<Arc<Permit>> {
         self.permit.take()
     }
@@ -153,8 +157,9 @@ impl Counts {
         }
     }
 
-    /// Takes out the first that finds room. A client that has enough lets others pass; who waits for all does
-    /// not, or many small ones would keep a large one waiting for ever.
+    /// Removes the first waiting request that finds room. Requests of a client that is at its own bound
+    /// are passed over. A request that waits for the bound of all clients is not passed over: otherwise
+    /// many small requests would keep a large one waiting forever.
     fn next(&mut self) -> Option<Waiting> {
         let own_fits = |one: &Waiting| {
             let own = self.by_client.get(&one.client).copied().unwrap_or(0);
@@ -172,7 +177,7 @@ impl Counts {
 }
 
 impl Permit {
-    /// The request makes so many bytes in all, if that is more than before.
+    /// Raises the count to `bytes` in all, if that is more than before.
     pub(crate) fn grow_to(&self, bytes: u64) {
         let before = self.bytes.fetch_max(bytes, Ordering::Relaxed);
         if let Some(more) = bytes.checked_sub(before).filter(|more| *more > 0) {

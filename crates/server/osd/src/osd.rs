@@ -1,4 +1,4 @@
-//! The OSD: takes messages, checks them, and submits requests to slots.
+//! The OSD: receives messages, checks them, and submits requests to slots.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -34,14 +34,14 @@ use crate::stats::{PgStats, PoolStats};
 use crate::trim::Trims;
 use crate::watch::WatchFacts;
 
-/// Held while one map takes the place of another; requests never take it.
+/// Held while a new map replaces the old one; requests never take it.
 static MAP_CHANGE: Class = Class::new("osd.map_change");
 
-/// How an OSD is made.
+/// The configuration of an OSD.
 pub struct OsdConfig {
-    /// Where objects are kept.
+    /// The store of the objects.
     pub store: Arc<dyn ObjectStore>,
-    /// How large things may be.
+    /// Bounds on objects and requests.
     pub limits: Limits,
 }
 
@@ -54,12 +54,12 @@ pub struct Osd {
     helpers: Helpers,
     trims: Arc<Trims>,
     pub(crate) scrubs: Arc<Scrubs>,
-    /// Whether the store is being measured.
+    /// Set while a bench of the store is running.
     pub(crate) benching: AtomicBool,
 }
 
 impl Osd {
-    /// An OSD without a map: it answers nothing until [`Osd::set_map`].
+    /// Creates an OSD without a map. It answers no request until [`Osd::set_map`].
     pub fn new(config: OsdConfig) -> Arc<Self> {
         config.store.on_batches(Arc::new(Gatherer));
         Arc::new(Self {
@@ -74,13 +74,13 @@ impl Osd {
         })
     }
 
-    /// Takes a newer map; `encoded` is the same map as clients get it. An older one is ignored. Opens the
-    /// placement groups of new pools that the store has, and removes those of pools that are gone, with what
-    /// they hold.
+    /// Installs a newer map; `encoded` is the same map in the form clients receive. An older map is
+    /// ignored. Opens the placement groups of new pools that the store has, and removes those of deleted
+    /// pools with their contents.
     ///
-    /// `filed_by` has the pools that were made with another `pg_num` than the map says, and that number. A
-    /// store that is opened with another number than it was filled with does not find its objects. Of two
-    /// callers at the same time one repeats its work.
+    /// `filed_by` lists the pools that were created with a `pg_num` other than the map's, and that
+    /// number. A store opened with a number other than the one it was filled with does not find its
+    /// objects. If two callers run concurrently, one of them repeats its work.
     pub fn set_map(
         &self,
         map: Arc<OsdMap>,
@@ -92,7 +92,7 @@ impl Osd {
             if map.epoch <= old.epoch() {
                 return Ok(());
             }
-            // Opens placement groups, for which the store may have to read.
+            // Opens placement groups, which may read from the store.
             let next = old.next(Arc::clone(&map), encoded.clone(), filed_by, &self.store, &self.helpers)?;
             let new = Arc::new(next);
             let _change = self.map_change.lock();
@@ -109,8 +109,8 @@ impl Osd {
         old.gone_in(&new).iter().try_for_each(|slots| slots.remove())
     }
 
-    /// Says who hears that one of the OSD's own threads has panicked. Answers may be missing from then on, so
-    /// that the server has to end.
+    /// Sets the handler called when one of the OSD's own threads has panicked. Replies may be missing
+    /// from then on, so the server must exit.
     pub fn on_panic(&self, heard: impl Fn(String) + Send + Sync + 'static) {
         let heard: crate::hands::OnPanic = Arc::new(heard);
         self.helpers.clock.on_panic(Arc::clone(&heard));
@@ -118,7 +118,7 @@ impl Osd {
         self.helpers.hands.on_panic(heard);
     }
 
-    /// Has `tell` called whenever removed snapshots are gone from all objects of a pool.
+    /// Sets the handler called whenever removed snapshots are gone from all objects of a pool.
     pub fn on_purged(&self, tell: impl Fn(PoolId, SnapSet) + Send + Sync + 'static) {
         self.trims.on_purged(Box::new(tell));
     }
@@ -128,7 +128,7 @@ impl Osd {
         Arc::clone(&self.places.load().map)
     }
 
-    /// What each pool holds and was asked for.
+    /// The contents and request counters of each pool.
     pub fn pool_stats(&self) -> BTreeMap<PoolId, PoolStats> {
         let sum = |pool: &Pool| {
             let mut stats = PoolStats::default();
@@ -138,14 +138,14 @@ impl Osd {
         self.places.load().pools().map(|(id, pool)| (id, sum(pool))).collect()
     }
 
-    /// What each placement group holds and was asked for.
+    /// The contents and request counters of each placement group.
     pub fn pg_stats(&self) -> Vec<PgStats> {
         let places = self.places.load();
         let of_pool = |pool: &Pool| by_pg(&pool.slots.stats(), pool.pool.pg_num());
         places.pools().flat_map(|(_, pool)| of_pool(pool)).collect()
     }
 
-    /// The slowest requests of the last [`KEPT_S`](crate::KEPT_S) seconds, in the order in which they came.
+    /// The slowest requests of the last [`KEPT_S`](crate::KEPT_S) seconds, in order of arrival.
     pub fn historic_ops(&self) -> Vec<TrackedOp> {
         self.helpers.history.slowest()
     }
@@ -155,8 +155,8 @@ impl Osd {
         self.helpers.history.slow()
     }
 
-    /// Requests that wait: for the disk to read, or for a change to be safe. Of each placement group the
-    /// oldest few hundred.
+    /// Requests that wait for a disk read or for a change to be committed: the oldest few hundred of
+    /// each placement group.
     pub fn ops_in_flight(&self) -> Vec<TrackedOp> {
         let mut ops = Vec::new();
         let places = self.places.load();
@@ -165,7 +165,7 @@ impl Osd {
         ops
     }
 
-    /// The clients that watch objects, as far as their placement groups know of them.
+    /// The watches on objects, as far as the placement groups have loaded them.
     pub fn watches(&self) -> Vec<WatchFacts> {
         let places = self.places.load();
         places.pools().flat_map(|(_, pool)| pool.slots.iter()).flat_map(|slot| slot.watch_facts()).collect()
@@ -180,7 +180,8 @@ impl Osd {
         self.store.statfs()
     }
 
-    /// Takes a request. `Break`: the connection is closed, and nothing more of it is to be taken.
+    /// Processes one request. `Break` means the connection is closed and no further message of it may be
+    /// processed.
     fn request(
         &self,
         places: &Arc<Places>,
@@ -194,11 +195,11 @@ impl Osd {
             let _ = conn.send(Msg::new(&places.message()));
         }
         let Some(pool) = places.pool(op.spgid.pgid.pool).filter(|pool| addressed_right(pool, &op)) else {
-            // Made with another map than ours: the client sends it again when it has the one just sent.
+            // The client used another map. It resends the request after it receives the map just sent.
             return ControlFlow::Continue(());
         };
         if came.at.is_some_and(|osd| !serves(places, pool, osd, &op)) {
-            // As a stock OSD: the client sends it to another one when it has the map.
+            // As in a stock OSD: the client resends to another OSD when it has the map.
             log!(OSD, 5, "client.{}:{} misdirected, pg {}", session.client, msg.header.tid, op.spgid.pgid);
             return ControlFlow::Continue(());
         }
@@ -213,7 +214,8 @@ impl Osd {
             op.spgid.pgid,
             places.epoch()
         );
-        // A refusal goes the same way as what is executed, so that it does not overtake earlier answers.
+        // A refusal goes through the slot as an executed request does, so that it does not overtake
+        // earlier replies.
         let (writes, refusal) = match self.allowed(places, pool, conn, session, &op) {
             Ok(writes) => (writes, None),
             Err(errno) => {
@@ -221,9 +223,9 @@ impl Osd {
                 (false, Some(errno))
             }
         };
-        // A request about a placement group goes where the group's first hash is.
+        // A request about a placement group goes to the slot of the group's first hash.
         let hash = if exec::is_pg_request(&op) { op.spgid.pgid.seed } else { op.hash };
-        // Without it the store has stopped, and the server ends.
+        // No slot means that the store has stopped; the server then exits.
         let Some(slot) = pool.slot(hash) else { return ControlFlow::Continue(()) };
         let id = op.spgid.pgid.pool;
         let context = Context {
@@ -246,15 +248,17 @@ impl Osd {
         if slot.submit(request) {
             return ControlFlow::Continue(());
         }
-        // As many requests wait as may: let the client's connection go; it sends what is unanswered again.
-        // What came behind this request must not be executed before it.
+        // The slot's queue is full. The connection is dropped; the client reconnects and resends its
+        // unanswered requests. Later messages of this connection must not be executed before this
+        // request.
         conn.mark_down();
         session.lost(conn.id());
         ControlFlow::Break(())
     }
 
-    /// Whether the client may read all objects that its request copies. A stock OSD asks for the copy's pool
-    /// only, so that whoever may write anywhere may read everything.
+    /// Checks whether the client may read all objects its request copies from. A stock OSD checks only
+    /// the capability for the destination's pool, so a client with write access anywhere can read
+    /// everything.
     fn allows_sources(&self, places: &Places, session: &Session, op: &MOSDOp) -> Result<(), Errno> {
         for source in op.ops.iter().filter_map(exec::source_of) {
             let Some(pool) = places.pool(source.locator.pool) else { continue };
@@ -268,8 +272,8 @@ impl Osd {
         Ok(())
     }
 
-    /// The checks before a request may enter its slot, in a stock OSD's order; whether it may change its
-    /// object.
+    /// Runs the checks before a request enters its slot, in a stock OSD's order. Returns whether the
+    /// request may change its object.
     fn allowed(
         &self,
         places: &Places,
@@ -294,7 +298,7 @@ impl Osd {
         if !places.map.blocklist.is_empty() && places.map.blocklist.contains(&peer_addrs(conn)) {
             return Err(Errno::ESHUTDOWN);
         }
-        // Clients that have the map which says so fail by themselves.
+        // Clients that have the map with this flag return the error by themselves.
         if pool.pool.flags.has(PoolFlags::EIO) {
             return Err(Errno::EIO);
         }
@@ -304,18 +308,18 @@ impl Osd {
     }
 }
 
-/// Whether the request tells of its sender's address.
+/// Whether executing the request needs the sender's address.
 fn wants_peer(op: &MOSDOp) -> bool {
     op.ops.iter().any(|op| matches!(op.code, OpCode::WATCH | OpCode::CALL))
 }
 
-/// Whether the request is about snapshots or other objects, or lists a placement group.
+/// Whether the request concerns snapshots or other objects, or lists a placement group.
 fn wants_map(op: &MOSDOp) -> bool {
     let about = |code| matches!(code, OpCode::ROLLBACK | OpCode::COPY_FROM | OpCode::COPY_FROM2);
     op.snapid != SnapId::HEAD || op.ops.iter().any(|op| about(op.code) || op.code.is_pg())
 }
 
-/// The snapshots that a write takes care of: the pool's, or those that the client manages.
+/// The snapshot context of a write: the pool's snapshots, or those that the client manages.
 fn snap_context(places: &Places, pool: &Pool, op: &MOSDOp) -> SnapContext {
     if pool.pool.flags.has(PoolFlags::POOL_SNAPS) && !op.flags.contains(OsdFlags::ENFORCE_SNAPC) {
         return SnapContext {
@@ -328,14 +332,14 @@ fn snap_context(places: &Places, pool: &Pool, op: &MOSDOp) -> SnapContext {
     SnapContext { seq: op.snap_seq, snaps: there.collect() }
 }
 
-/// Whether the request's placement group is the one that our map has for its hash.
+/// Whether the request's placement group is the one our map computes for its hash.
 fn addressed_right(pool: &Pool, op: &MOSDOp) -> bool {
     let seed = op.spgid.pgid.seed;
     seed < pool.pool.pg_num() && (exec::is_pg_request(op) || pool.pool.fold(op.hash) == seed)
 }
 
-/// What a full pool does with requests that grow. Clients wait by themselves once they have the map that says
-/// so.
+/// How a full pool treats requests that grow an object. Clients that have the map with the full flag
+/// wait by themselves.
 fn room(places: &Places, pool: &Pool, flags: OsdFlags) -> Room {
     let full = places.full() || pool.pool.flags.has(PoolFlags::FULL);
     if !full || flags.contains(OsdFlags::FULL_FORCE) {
@@ -349,15 +353,15 @@ fn room(places: &Places, pool: &Pool, flags: OsdFlags) -> Room {
     }
 }
 
-/// When a request came, and at the door of which OSD, if that matters.
+/// When a request arrived, and at which OSD's door, if that matters.
 #[derive(Clone, Copy)]
 struct Came {
     received: Instant,
     at: Option<OsdId>,
 }
 
-/// Whether an OSD serves the request. Reads whose sender balances them may go to any copy
-/// (`PrimaryLogPG::do_op`); the shards of an erasure-coded pool are no copies.
+/// Whether an OSD serves the request. Reads with a balancing flag may go to any copy
+/// (`PrimaryLogPG::do_op`); the shards of an erasure-coded pool are not copies.
 fn serves(places: &Places, pool: &Pool, osd: OsdId, op: &MOSDOp) -> bool {
     let pg = op.spgid.pgid;
     if places.is_primary(osd, pg) {
@@ -368,10 +372,10 @@ fn serves(places: &Places, pool: &Pool, osd: OsdId, op: &MOSDOp) -> bool {
     spread && !pool.pool.is_erasure() && !writes() && places.has_copy(osd, pg)
 }
 
-/// One of the OSDs that the map shows over the one store: requests that come to it are those of the placement
-/// groups that the map has placed there.
+/// One of the OSDs that the map lists over the one store. It accepts the requests of the placement
+/// groups that the map places on it.
 ///
-/// All requests for an object come through the door of one OSD, its primary, so that a session keeps their
+/// All requests for an object come through the door of its primary OSD, so that one session keeps their
 /// order.
 pub struct Door {
     osd: Arc<Osd>,
@@ -379,7 +383,7 @@ pub struct Door {
 }
 
 impl Door {
-    /// The door of the OSD with this number.
+    /// Creates the door of the OSD with this number.
     pub fn new(osd: Arc<Osd>, id: OsdId) -> Self {
         Self { osd, id }
     }
@@ -399,7 +403,7 @@ impl Dispatcher for Door {
     }
 }
 
-/// Whatever the map says of OSDs: serves all placement groups.
+/// Serves all placement groups, regardless of where the map places them.
 impl Dispatcher for Osd {
     fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
         self.take(conn, msgs, None);

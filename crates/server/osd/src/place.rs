@@ -1,4 +1,4 @@
-//! One epoch's map with the slots of the placement groups it names.
+//! The map of one epoch with the slots of its pools' placement groups.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,16 +17,17 @@ use crate::helpers::Helpers;
 use crate::slot::Slot;
 use crate::slots::Slots;
 
-/// A map and what belongs to it. Never changed: the next epoch has its own, which shares the slots.
+/// A map and the state derived from it. Never modified: the next epoch gets its own value, which shares
+/// the slots.
 pub(crate) struct Places {
     pub(crate) map: Arc<OsdMap>,
     encoded: Bytes,
     pools: FxHashMap<PoolId, Arc<Pool>>,
-    /// Remembers the primaries of placement groups.
+    /// Caches the primaries of placement groups.
     targets: Targets,
 }
 
-/// One pool.
+/// One pool of the map.
 pub(crate) struct Pool {
     name: String,
     applications: BTreeMap<String, BTreeMap<String, String>>,
@@ -35,15 +36,16 @@ pub(crate) struct Pool {
 }
 
 impl Places {
-    /// Before the first map: no pools.
+    /// The state before the first map: no pools.
     pub(crate) fn none() -> Self {
         let map = Arc::new(OsdMap::default());
         let targets = Targets::new(Arc::clone(&map));
         Self { map, encoded: Bytes::new(), pools: FxHashMap::default(), targets }
     }
 
-    /// The places of the next map: slots of pools that stay are kept, new pools get theirs. `filed_by` has
-    /// the pools that were made with another number of placement groups than the map says, and that number.
+    /// Computes the places of the next map: the slots of remaining pools are kept, new pools get new
+    /// ones. `filed_by` lists the pools that were created with a number of placement groups other than
+    /// the map's, and that number.
     pub(crate) fn next(
         &self,
         map: Arc<OsdMap>,
@@ -83,7 +85,7 @@ impl Places {
         self.pools.get(&id)
     }
 
-    /// Whether clients send a placement group's requests to this OSD.
+    /// Whether this OSD is the primary to which clients send a placement group's requests.
     pub(crate) fn is_primary(&self, osd: OsdId, pg: PgId) -> bool {
         self.targets.primary(pg) == Some(osd)
     }
@@ -97,13 +99,13 @@ impl Places {
         self.pools.iter().map(|(id, pool)| (*id, pool))
     }
 
-    /// Whether writes are to be refused in the whole cluster.
+    /// Whether the whole cluster is marked full.
     pub(crate) fn full(&self) -> bool {
         self.map.flags.has(MapFlags::FULL)
     }
 
-    /// The map as a message. Says that there is nothing older, so that a client that is several epochs behind
-    /// takes it.
+    /// The map as a message. It claims that there is no older map, so that a client several epochs
+    /// behind accepts it.
     pub(crate) fn message(&self) -> MOSDMap {
         let epoch = self.epoch();
         MOSDMap {
@@ -163,18 +165,18 @@ impl Pool {
         Cut(self.slots.len())
     }
 
-    /// The slot that has the objects of this hash. None if the store has stopped. Not under a lock: the store
-    /// may be asked.
+    /// Returns the slot for objects of this hash. `None` if the store has stopped. Must not be called
+    /// with a lock held: the store may be accessed.
     pub(crate) fn slot(&self, hash: u32) -> Option<&Arc<Slot>> {
         self.slots.get(self.filed().part_of(hash))
     }
 
-    /// The collection that has the objects of this hash, if there ever were any.
+    /// The collection for objects of this hash, if its slot is opened.
     pub(crate) fn collection(&self, hash: u32) -> Option<&Arc<dyn Collection>> {
         self.slots.opened(self.filed().part_of(hash)).map(|slot| &slot.collection)
     }
 
-    /// What capabilities look at.
+    /// The facts about the pool that capabilities depend on.
     pub(crate) fn facts(&self) -> PoolFacts<'_> {
         PoolFacts { name: &self.name, applications: &self.applications }
     }

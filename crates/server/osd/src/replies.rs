@@ -1,16 +1,16 @@
-//! The answers of one placement group: each leaves when what it tells of is safe, and behind the earlier
-//! answers that the same client gets for the same object.
+//! The replies of one placement group. Each reply leaves when the changes it reports are committed, and
+//! behind the earlier replies that the same client gets for the same object.
 //!
-//! An answer goes through up to three stages:
+//! A reply goes through up to three stages:
 //!
-//! 1. `waiting`: a change that it tells of is not safe yet. In the order of the changes' versions.
-//! 2. `orders`: an earlier request of the same client for the same object still reads the disk. In the order
+//! 1. `waiting`: a change that the reply reports is not committed yet. Ordered by the changes' versions.
+//! 2. `orders`: an earlier request of the same client for the same object still reads the disk. In order
 //!    of execution.
-//! 3. `leaving`: nothing holds it any more, and one thread sends what is there, in order.
+//! 3. `leaving`: nothing holds the reply back. One thread sends these replies in order.
 //!
-//! Most answers skip all three: the thread that executes the placement group's requests sends an answer
-//! itself as long as no earlier one that belongs before it is in any stage. That thread is one at a time, so
-//! nothing can get between.
+//! Most replies skip all three stages: the thread that executes the placement group's requests sends a
+//! reply itself as long as no stage holds an earlier reply that must precede it. Only one thread
+//! executes at a time, so no other reply can get in between.
 
 mod finisher;
 
@@ -33,42 +33,42 @@ use crate::history::{self, History, Track, TrackedOp};
 use finisher::Leaving;
 pub(crate) use finisher::{Finisher, Gatherer};
 
-/// Held to add one answer, or to take out those that may go.
+/// Held to add one reply, or to take out those that may leave.
 static REPLIES: Class = Class::new("osd.replies");
 
-/// An answer and who gets it.
+/// A reply and its recipient.
 pub(crate) struct Reply {
     pub(crate) asker: Arc<dyn Asker>,
     pub(crate) msg: Msg,
-    /// What counts the request and its answer.
+    /// The guards that count the request and its reply until the reply is read.
     pub(crate) hold: Held,
-    /// The moments of the request, if it is a client's.
+    /// The timestamps of the request, if a client sent it.
     pub(crate) track: Option<Track>,
     pub(crate) place: Place,
 }
 
-/// Answers with equal keys leave in the order of their requests: a connection, and the hash of an object's
-/// name. Objects with equal hashes only wait for each other now and then.
+/// Replies with equal keys leave in the order of their requests. A key is a connection and the hash of
+/// an object's name. Objects with equal hashes only delay each other's replies occasionally.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Key {
     pub(crate) conn: u64,
     pub(crate) hash: u32,
 }
 
-/// Where an answer belongs among those of its key.
+/// The position of a reply among those of its key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Place {
     pub(crate) key: Key,
-    /// Grows from request to request of the placement group, in the order of their execution.
+    /// Increases from request to request of the placement group, in the order of execution.
     pub(crate) number: u64,
     /// The place was reserved when the request began to wait for the disk ([`Replies::reserve`]).
     pub(crate) is_reserved: bool,
 }
 
-/// The answers of one placement group that have not left. It is the store's listener.
+/// The replies of one placement group that have not left. It is the store's commit listener.
 pub(crate) struct Replies {
     state: Mutex<State>,
-    /// Answers in any stage, and reserved places.
+    /// Replies in any stage, and reserved places.
     unsent: AtomicUsize,
     this: Weak<Self>,
     finisher: Arc<Finisher>,
@@ -77,45 +77,46 @@ pub(crate) struct Replies {
 
 #[derive(Default)]
 struct State {
-    /// In order of the versions.
+    /// Ordered by version.
     waiting: VecDeque<(Eversion, Reply)>,
-    /// The keys that have answers in `waiting`, or reserved places.
+    /// The keys that have replies in `waiting`, or reserved places.
     orders: FxHashMap<Key, Order>,
     leaving: VecDeque<Reply>,
-    /// A thread sends what is in `leaving`, or was told to.
+    /// A thread is sending the replies in `leaving`, or was told to.
     is_sending: bool,
-    /// All changes up to this one are safe.
+    /// All changes up to this version are committed.
     safe: Eversion,
-    /// No change will be safe any more.
+    /// The store has stopped: no further change will be committed.
     stopped: bool,
 }
 
-/// The answers of one key.
+/// The order of the replies of one key.
 #[derive(Default)]
 struct Order {
-    /// How many are in [`State::waiting`] …
+    /// The number of replies in [`State::waiting`] …
     waiting: usize,
     /// … and the newest version that one of them waits for.
     newest: Eversion,
-    /// Reserved places without their answers yet, and the answers behind them, by their numbers.
+    /// Reserved places still without their reply, and the replies behind them, by number.
     places: BTreeMap<u64, Taken>,
 }
 
-/// What stands at a place among the answers of a key.
+/// The content of a place in a key's order.
 enum Taken {
-    /// A request that reads the disk. Its answer leaves behind those that were waiting when the reading
-    /// began: for this version.
+    /// A request that reads the disk. Its reply leaves behind those that were waiting when the read
+    /// began; they wait for this version.
     Reserved(Eversion),
     Given(Box<Reply>),
 }
 
-/// What becomes of an answer.
+/// The outcome of admitting a reply.
 enum Fate {
-    /// The caller sends it: no other answer belongs before it.
+    /// The caller sends it: no other reply must precede it.
     Send(Reply),
-    /// It is in a stage. If true, the caller sends what is in [`State::leaving`].
+    /// A stage holds it. If true, the caller must send the replies in [`State::leaving`].
     Kept(bool),
-    /// What it tells of will never be safe. The same of those that were behind it.
+    /// The changes it reports will never be committed, so it is dropped. The flag is as in `Kept`, for
+    /// the replies behind it.
     Dropped(Reply, bool),
 }
 
@@ -131,15 +132,15 @@ impl Replies {
         })
     }
 
-    /// What is there when the placement group is opened is safe.
+    /// Sets the version of the collection when it was opened: everything up to it is committed.
     pub(crate) fn begin(&self, version: Eversion) {
         self.state.lock().safe = version;
     }
 
-    /// Keeps a place for the answer to a request that reads the disk now: later answers of the same key wait
-    /// for it.
+    /// Reserves a place for the reply to a request that now reads the disk. Later replies of the same
+    /// key wait for it.
     ///
-    /// Called, as [`Replies::give`] is, only by the thread that executes the placement group's requests.
+    /// Like [`Replies::give`], called only by the thread that executes the placement group's requests.
     pub(crate) fn reserve(&self, key: Key, number: u64) {
         self.unsent.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state.lock();
@@ -147,14 +148,15 @@ impl Replies {
         order.places.insert(number, Taken::Reserved(order.waited_for()));
     }
 
-    /// Sends an answer as soon as all changes up to `tells_of` are safe and the earlier answers of its key
-    /// have left. If those changes never will be safe, there is no answer: the client asks again elsewhere,
-    /// or when the server is back. Returns the moment at which the answer left, unless it waits.
+    /// Sends a reply as soon as all changes up to `tells_of` are committed and the earlier replies of
+    /// its key have left. If those changes will never be committed, no reply is sent: the client resends
+    /// to another OSD, or when the server is back. Returns the time at which the reply left, or `None`
+    /// if it waits.
     pub(crate) fn give(&self, tells_of: Eversion, reply: Reply) -> Option<Instant> {
-        // A store that makes everything safe at once says so with each change, and its versions are never
-        // waited for. Acquire: with the senders' Release. Only this thread adds answers, so if none is left,
-        // all earlier ones were handed to their connections, and nothing but this thread can bring the next
-        // one.
+        // A store that commits each change at once reports it as `Done`, and its versions are never
+        // waited for. Acquire: pairs with the senders' Release. Only this thread adds replies, so if
+        // none is unsent, all earlier ones were handed to their connections, and only this thread can
+        // add the next one.
         if tells_of == Eversion::default() && self.unsent.load(Ordering::Acquire) == 0 && !finisher::gathers()
         {
             return Some(self.send(reply));
@@ -162,9 +164,9 @@ impl Replies {
         let gathers = finisher::gathers();
         let was_reserved = reply.place.is_reserved;
         let fate = self.state.lock().admit(tells_of, reply, gathers);
-        // The count may be off for a moment, if another thread has sent the answer before it is counted. Only
-        // this thread, or the next one behind the slot's lane, looks whether it is zero: so Relaxed is enough
-        // to count up.
+        // The count may be off briefly if another thread sends the reply before it is counted. Only this
+        // thread, or the next one that runs the slot's lane, checks for zero, so Relaxed is enough for
+        // the increment.
         let sends = match fate {
             Fate::Send(reply) => return Some(self.send(reply)),
             Fate::Kept(sends) => {
@@ -192,8 +194,8 @@ impl Replies {
         now
     }
 
-    /// Moves what is to leave to `to`; how many there were. If there were none, the caller is the sender no
-    /// longer.
+    /// Moves the leaving replies to `to` and returns how many there were. If there were none, the caller
+    /// is no longer the sender.
     pub(crate) fn take_leaving(&self, to: &mut Vec<Leaving>) -> usize {
         let mut state = self.state.lock();
         let leaving = mem::take(&mut state.leaving);
@@ -207,13 +209,13 @@ impl Replies {
         count
     }
 
-    /// So many answers were handed to their connections.
+    /// Records that `count` replies were handed to their connections.
     pub(crate) fn sent(&self, count: usize) {
-        // Release: whoever sees that none is left sends behind them.
+        // Release: a thread that sees zero sends behind these replies.
         self.unsent.fetch_sub(count, Ordering::Release);
     }
 
-    /// Adds the answers that wait, as far as one report shows them.
+    /// Adds the waiting replies, up to the number one report shows.
     pub(crate) fn tell_waiting(&self, ops: &mut Vec<TrackedOp>) {
         let state = self.state.lock();
         let tracked = state.waiting.iter().filter_map(|(_, reply)| Some((reply, reply.track?)));
@@ -229,7 +231,7 @@ impl Replies {
 }
 
 impl State {
-    /// Finds an answer's stage; `gathers` if the calling thread sends nothing before it has more.
+    /// Assigns a reply to a stage. `gathers`: the calling thread collects further replies before it sends.
     fn admit(&mut self, tells_of: Eversion, mut reply: Reply, gathers: bool) -> Fate {
         let key = reply.place.key;
         let order = self.orders.get(&key);
@@ -261,7 +263,7 @@ impl State {
         self.waiting.insert(at, (version, reply));
     }
 
-    /// Takes out what may go now that this version is safe.
+    /// Marks this version committed and releases the replies that waited for it.
     fn commit(&mut self, version: Eversion) {
         self.safe = self.safe.max(version);
         let count = self.waiting.partition_point(|(waits_for, _)| *waits_for <= version);
@@ -274,8 +276,8 @@ impl State {
         }
     }
 
-    /// The changes that an answer tells of are safe: it leaves, unless an earlier one of its key reads the
-    /// disk.
+    /// Called when the changes a reply reports are committed. The reply leaves, unless an earlier one of
+    /// its key still reads the disk.
     fn release(&mut self, reply: Reply) {
         let Entry::Occupied(mut entry) = self.orders.entry(reply.place.key) else {
             return self.leaving.push_back(reply);
@@ -292,7 +294,7 @@ impl State {
         }
     }
 
-    /// There will be no answer.
+    /// Gives up a place: its reply will never come.
     fn vacate(&mut self, place: &Place) {
         let Entry::Occupied(mut entry) = self.orders.entry(place.key) else { return };
         let order = entry.get_mut();
@@ -303,7 +305,7 @@ impl State {
         }
     }
 
-    /// True if there is something to send and the caller has to.
+    /// Returns true if there are replies to send and the caller must send them.
     fn begin_to_send(&mut self) -> bool {
         let begins = !self.is_sending && !self.leaving.is_empty();
         self.is_sending |= begins;
@@ -312,7 +314,7 @@ impl State {
 }
 
 impl Order {
-    /// Lets go what is behind no reserved place any more.
+    /// Releases the replies that are no longer behind a reserved place.
     fn flush(&mut self, leaving: &mut VecDeque<Reply>) {
         while let Some((number, first)) = self.places.pop_first() {
             match first {
@@ -325,12 +327,12 @@ impl Order {
         }
     }
 
-    /// The newest version that an answer waits for.
+    /// The newest version that a reply of this key waits for.
     fn waited_for(&self) -> Eversion {
         if self.waiting > 0 { self.newest } else { Eversion::default() }
     }
 
-    /// The version that answers in front of this place wait for.
+    /// The version that the replies in front of this place wait for.
     fn behind(&self, place: &Place) -> Eversion {
         match self.places.get(&place.number) {
             Some(Taken::Reserved(version)) => *version,
@@ -360,7 +362,7 @@ impl CommitListener for Replies {
         let begins = state.begin_to_send();
         let alone = if begins && state.leaving.len() == 1 { state.leaving.pop_front() } else { None };
         drop(state);
-        // One answer leaves at once: to wake another thread for it would take longer than to send it.
+        // A single reply is sent at once: waking another thread would take longer.
         if let Some(reply) = alone {
             self.send(reply);
             self.sent(1);

@@ -1,5 +1,5 @@
-//! What scrubs are asked for, and what they have found. What was found stays until a scrub finds it in order,
-//! also over a restart ([`record`]).
+//! Requested scrubs and their findings. A finding stays until a scrub finds the object in order, also
+//! across a restart ([`record`]).
 
 pub(crate) mod record;
 
@@ -12,21 +12,21 @@ use loligo_wire::message::osd::ScrubbedId;
 use loligo_wire::{Eversion, PgId, PoolId, UTime};
 use tokio::sync::Notify;
 
-/// Held to look up or change what is to be scrubbed, and what was found.
+/// Held to look up or change the requested scrubs and the findings.
 static SCRUBS: Class = Class::new("osd.scrubs");
 
-/// Objects of which is remembered that they are damaged. More are counted in the placement group's report
-/// only.
+/// Damaged objects remembered for each pool. Further ones are only counted in the placement group's
+/// report.
 const FOUND_MAX: usize = 10_000;
 
-/// How thorough a scrub is, and what it is called.
+/// How thorough a scrub is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ScrubKind {
-    /// Reads what the store says of each object.
+    /// Reads the store's metadata of each object.
     Shallow,
-    /// Reads data and omap too.
+    /// Also reads data and omap.
     Deep,
-    /// Deep. Everything is kept once here, so that there is no other copy to repair an object from.
+    /// As deep. Each object is stored once here, so there is no other copy to repair it from.
     Repair,
 }
 
@@ -36,7 +36,7 @@ impl ScrubKind {
         self != Self::Shallow
     }
 
-    /// Its name in commands and in the log.
+    /// The name in commands and in the log.
     pub fn word(self) -> &'static str {
         match self {
             Self::Shallow => "scrub",
@@ -46,14 +46,14 @@ impl ScrubKind {
     }
 }
 
-/// What about an object is damaged.
+/// The damaged part of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// What the store says of the object cannot be read.
+    /// The store's metadata of the object cannot be read.
     Record,
-    /// Data cannot be read, or is not what was written.
+    /// Data cannot be read, or differs from the data written.
     Data,
-    /// The data does not have the checksum that the object's writer gave.
+    /// The data does not match the checksum given by the object's writer.
     Digest,
     /// The omap cannot be read.
     Omap,
@@ -62,9 +62,9 @@ pub enum Fault {
 /// A damaged object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// What about it.
+    /// The damaged part.
     pub fault: Fault,
-    /// What was found, for people.
+    /// A description for administrators.
     pub what: String,
 }
 
@@ -75,16 +75,16 @@ impl Damage {
     }
 }
 
-/// What is known of a placement group's scrubs.
+/// The scrub state of a placement group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PgScrub {
-    /// The one in progress.
+    /// The scrub in progress.
     pub running: Option<ScrubKind>,
     /// Damaged objects that shallow scrubs find.
     pub shallow_errors: u64,
-    /// Damaged objects that only deep ones find.
+    /// Damaged objects that only deep scrubs find.
     pub deep_errors: u64,
-    /// When they ended, as far as there were any.
+    /// When the last scrubs ended, as far as there were any.
     pub last: Scrubbed,
 }
 
@@ -93,53 +93,53 @@ pub struct PgScrub {
 pub struct Scrubbed {
     /// The end of the newest scrub of any kind; zero if there was none.
     pub at: UTime,
-    /// The newest change then.
+    /// The newest change at that time.
     pub version: Eversion,
-    /// The end of the newest deep one.
+    /// The end of the newest deep scrub.
     pub deep_at: UTime,
-    /// The newest change then.
+    /// The newest change at that time.
     pub deep_version: Eversion,
-    /// The end of the newest one that found all in order.
+    /// The end of the newest scrub that found no damage.
     pub clean_at: UTime,
 }
 
-/// What a scrub has come to.
+/// The result of a scrub.
 #[derive(Clone, Debug)]
 pub struct ScrubReport {
-    /// Which placement group.
+    /// The placement group.
     pub pg: PgId,
-    /// Which kind.
+    /// The kind of scrub.
     pub kind: ScrubKind,
-    /// What it found, in order.
+    /// The damaged objects, in order.
     pub found: Vec<(ObjectName, Damage)>,
 }
 
-/// A scrub to do.
+/// A scrub to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScrubJob {
-    /// Which placement group.
+    /// The placement group.
     pub pg: PgId,
-    /// Which kind.
+    /// The kind of scrub.
     pub kind: ScrubKind,
-    /// Whether somebody asked for it; else it is due, and takes its time.
+    /// Whether it was requested; otherwise it is a periodic scrub, and runs slowly.
     pub asked: bool,
 }
 
-/// What is asked for, and what was found.
+/// Requested scrubs and findings.
 pub(crate) struct Scrubs {
     pub(crate) table: Mutex<Table>,
     pub(crate) asked: Notify,
 }
 
-/// What is known of scrubs.
+/// The state of scrubs.
 #[derive(Default)]
 pub(crate) struct Table {
-    /// In the order in which they were asked for.
+    /// In the order of the requests.
     pub(crate) asked: Vec<(PgId, ScrubKind)>,
     pub(crate) running: Option<(PgId, ScrubKind)>,
     pub(crate) groups: BTreeMap<PgId, Scrubbed>,
     pub(crate) found: BTreeMap<PoolId, BTreeMap<ObjectName, Damage>>,
-    /// Whether something has changed that is not in `Osd::changed_scrub_records` yet.
+    /// Whether the state has changed since the last `Osd::changed_scrub_records`.
     pub(crate) changed: bool,
 }
 
@@ -150,14 +150,14 @@ impl Default for Scrubs {
 }
 
 impl Scrubs {
-    /// Whether a placement group was scrubbed at all.
+    /// Whether a placement group was ever scrubbed.
     pub(crate) fn has_scrubbed(&self, pg: PgId) -> bool {
         self.table.lock().groups.contains_key(&pg)
     }
 
-    /// Damaged objects of a placement group behind one of them, in the order of their namespaces and names.
-    /// That one is named without what is hashed, so that it may be in order by now, and the next is found all
-    /// the same.
+    /// Returns damaged objects of a placement group after `after`, in the order of their namespaces and
+    /// names. `after` lacks the parts needed for the hash, so it is compared by namespace, name and
+    /// snapshot; the listing continues correctly even if that object is in order by now.
     pub(crate) fn damaged_behind(
         &self,
         pg: PgId,
@@ -194,7 +194,7 @@ impl Table {
     pub(crate) fn ended(&mut self, report: &ScrubReport, pg_num: u32, version: Eversion, now: UTime) {
         let ScrubReport { pg, kind, found } = report;
         let objects = self.found.entry(pg.pool).or_default();
-        // A shallow scrub cannot say that what deep ones have found is in order now.
+        // A shallow scrub cannot tell whether damage found by deep scrubs is gone.
         let outdated = |damage: &Damage| kind.is_deep() || !damage.is_deep();
         let here = |name: &ObjectName| stable_mod(name.as_ref().hash, pg_num) == pg.seed;
         objects.retain(|name, damage| !(here(name) && outdated(damage)));

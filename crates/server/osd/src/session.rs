@@ -1,4 +1,4 @@
-//! What the OSD knows of one client's connection.
+//! The OSD's state for one client connection.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -15,26 +15,26 @@ use crate::asker::{Account, Asker, Held};
 use crate::group::Group;
 use crate::place::Pool;
 
-/// Held for one look-up, or to put in what was computed outside.
+/// Held for one lookup, or to insert capabilities computed without the lock.
 static SESSION_CAPS: Class = Class::new("osd.session_caps");
 
-/// Held to put in one placement group, or to take all out.
+/// Held to add one placement group, or to take all out.
 static SESSION_WATCHES: Class = Class::new("osd.session_watches");
 
-/// One client's session. Made at its first request and kept with the connection.
+/// One client's session. Created at its first request and kept with the connection.
 pub(crate) struct Session {
-    /// The number that the monitor gave the client.
+    /// The client's global id, assigned by the monitor.
     pub(crate) client: u64,
     caps: OsdCaps,
     allow_all: bool,
     addr: Option<IpAddr>,
-    /// The client's capabilities by pool, for the epoch they were computed in.
+    /// The client's capabilities by pool, with the epoch they were computed in.
     pools: Mutex<BTreeMap<PoolId, (Epoch, Arc<PoolCaps>)>>,
     /// Placement groups in which the client watches objects; `None` once the connection is lost.
     watching: Mutex<Option<Vec<Weak<dyn Group>>>>,
-    /// What the client has not read of its answers.
+    /// The account of replies the client has not read.
     pub(crate) account: Arc<Account>,
-    /// The newest map that this client was sent or has shown to have.
+    /// The newest map epoch that was sent to the client or that it has shown to have.
     epoch_known: AtomicU32,
 }
 
@@ -47,11 +47,11 @@ impl Session {
 
     fn new(conn: &Connection) -> Self {
         let peer = conn.peer();
-        // A capability that does not parse allows nothing; the monitor refuses to store such a one.
+        // A capability that does not parse allows nothing; the monitor refuses to store one.
         let caps = conn.identity().and_then(|id| OsdCaps::parse(&id.caps).ok()).unwrap_or_default();
         Self {
-            // The ticket's, not what the peer says: by it requests are known again, and watches and locks
-            // belong to it.
+            // The ticket's id, not the one the peer claims: it identifies resent requests and the owner
+            // of watches and locks.
             client: conn.identity().map_or(peer.num.cast_unsigned(), |identity| identity.global_id.0),
             allow_all: caps.allow_all(),
             caps,
@@ -63,7 +63,7 @@ impl Session {
         }
     }
 
-    /// What the client may do in a pool; `None` if everything.
+    /// The client's capabilities in a pool; `None` if it may do everything.
     pub(crate) fn caps_in(&self, id: PoolId, pool: &Pool, epoch: Epoch) -> Option<Arc<PoolCaps>> {
         if self.allow_all {
             return None;
@@ -78,7 +78,8 @@ impl Session {
         Some(caps)
     }
 
-    /// Remembers a placement group that has watches of this client; false if the connection is lost already.
+    /// Registers a placement group that has watches of this client. Returns false if the connection is
+    /// lost already.
     fn watches_in(&self, group: Weak<dyn Group>) -> bool {
         let mut watching = self.watching.lock();
         let Some(groups) = watching.as_mut() else { return false };
@@ -88,14 +89,14 @@ impl Session {
         true
     }
 
-    /// The connection is lost: its watches wait for the client to come back.
+    /// Handles the loss of the connection: its watches wait for the client to reconnect.
     pub(crate) fn lost(&self, conn: u64) {
         let groups = self.watching.lock().take();
         groups.into_iter().flatten().filter_map(|group| group.upgrade()).for_each(|group| group.lost(conn));
     }
 
-    /// Whether the client, whose request was made with the map of epoch `has`, is to be sent the map of epoch
-    /// `newest`. Says so once for each map.
+    /// Whether the client, whose request used the map of epoch `has`, must be sent the map of epoch
+    /// `newest`. Returns true once for each map.
     pub(crate) fn lacks_map(&self, has: Epoch, newest: Epoch) -> bool {
         // Relaxed: at worst two threads send the same map.
         if has >= newest || self.epoch_known.load(Ordering::Relaxed) >= newest.0 {
@@ -108,8 +109,8 @@ impl Session {
 
 impl Asker for Connection {
     fn answer(&self, reply: Msg) {
-        // A client whose connection is gone, or ends because its queue is full, asks again, with the same
-        // number.
+        // A client whose connection is lost, or is closed because its out-queue is full, resends with
+        // the same number.
         let _ = self.send(reply);
     }
 
@@ -151,8 +152,9 @@ impl Asker for Connection {
     }
 }
 
-/// The addresses that a blocklist knows a connection's peer by: the one it says it has, by which watches and
-/// locks are known, and the same at the host from which its socket comes, since it may say any.
+/// The addresses by which a blocklist may list a connection's peer: the address it claims, which
+/// identifies its watches and locks; and the claimed port at the host its socket comes from, since a
+/// peer may claim any address.
 pub(crate) fn peer_addrs(conn: &Connection) -> EntityAddrVec {
     let peer = conn.peer();
     let port = peer.addr.sock.map_or(0, |sock| sock.port());

@@ -1,5 +1,4 @@
-//! The slot of a placement group: its queue of requests, of which one thread at a time executes one after the
-//! other.
+//! The slot of a placement group: its queue of requests. One thread at a time executes them in order.
 
 use std::any::Any;
 use std::collections::{BTreeMap, VecDeque};
@@ -38,17 +37,17 @@ mod unread;
 #[cfg(test)]
 mod work;
 
-/// The queue: held to take out all requests that are there; appending one takes no lock.
+/// Held to take all queued requests out; appending one takes no lock.
 static SLOT: Class = Class::new("osd.slot");
 
-/// Taken by whoever runs the slot's lane, which is one thread at a time: nobody ever waits for it, but for
-/// who asks about the placement group.
+/// Held by the thread that runs the slot's lane, one at a time. Only queries about the placement group
+/// contend for it.
 static SLOT_STATE: Class = Class::new("osd.slot_state");
 
-/// Requests that wait in one slot. The messenger's throttles bound the bytes.
+/// Maximum number of requests queued in one slot. The messenger's throttles bound the bytes.
 const WAITING_MAX: usize = 64 << 10;
 
-/// A placement group as it is served.
+/// A placement group being served.
 pub(crate) struct Slot {
     pg: PgId,
     lane: Lane<Item>,
@@ -57,26 +56,26 @@ pub(crate) struct Slot {
     replies: Arc<Replies>,
     helpers: Helpers,
     pub(crate) counters: Counters,
-    /// Requests that were taken out of the lane so far, and those of them that are parked. Written by whoever
-    /// runs the lane.
+    /// Requests taken out of the lane so far, and how many of them are parked. Written only by the
+    /// thread that runs the lane.
     arrived: AtomicU64,
     parked: AtomicUsize,
-    /// Of each turn so far: whether a hand took it, and its work.
+    /// For each turn so far: whether a thread of `hands` ran it, and its work.
     #[cfg(test)]
     turns: std::sync::Mutex<Vec<(bool, u64)>>,
 }
 
-/// What changes from request to request.
+/// The state that changes from request to request.
 struct SlotState {
     pg: PgState,
-    /// The moment that the clock was last asked for, if it has not come yet.
+    /// The pending wake-up time requested from the clock, if any.
     armed: Option<Instant>,
-    /// Objects that a request waits for, with the requests that came for them since. A read that has its view
-    /// of the object is not among them: nobody waits for its data but who asked for it.
+    /// Objects that a request waits for, with the requests for them that arrived since. A read that has
+    /// its view of the object is not included: only that read waits for the data.
     waited_for: BTreeMap<ObjectName, VecDeque<Box<Request>>>,
-    /// Requests of connections that must take answers first, by the connections' numbers.
+    /// Requests of connections that must first read replies, by connection number.
     parked: BTreeMap<u64, VecDeque<Box<Request>>>,
-    /// Who waits for the disk, to be told of.
+    /// Requests that wait for the disk, for reports.
     waits: Waits,
     /// Requests executed so far.
     executed: u64,
@@ -89,29 +88,30 @@ impl SlotState {
     }
 }
 
-/// What a slot's lane brings.
+/// An item of a slot's lane.
 enum Item {
     New(Box<Request>),
-    /// What the request waited for is there; under which number it did, and whether its object is kept from
-    /// others.
+    /// The data the request waited for has arrived. With the number of its entry in `waits`, and its
+    /// object if others are kept from it.
     Again(Box<Request>, u64, Option<ObjectName>),
-    /// The moment that was asked for has come.
+    /// The wake-up time requested from the clock has come.
     Tick,
-    /// This connection is gone.
+    /// This connection is lost.
     Lost(u64),
-    /// There is a map with another blocklist.
+    /// A map with another blocklist was installed.
     Blocked(Arc<OsdMap>),
-    /// Something else begins.
+    /// A walk begins.
     Walk(Arc<dyn Walk>),
-    /// Connections may have room for answers again.
+    /// Connections may have room for replies again.
     Eased,
-    /// A request was executed beside the others: its answer, and the version that it tells of.
+    /// A request was executed beside the lane: its reply, and the version that must be committed before
+    /// the reply leaves.
     Done(Box<Reply>, Eversion),
-    /// Requests are to be executed that came for this object while it was waited for.
+    /// Executes the requests that queued up for this object.
     Behind(ObjectName),
 }
 
-/// For requests of the OSD's own.
+/// The recipient of replies to the OSD's own requests; it discards them.
 struct Nobody;
 
 impl Asker for Nobody {
@@ -127,20 +127,21 @@ pub(crate) struct Request {
     pub(crate) asker: Arc<dyn Asker>,
     pub(crate) op: MOSDOp,
     pub(crate) context: Context,
-    /// Counts the request against what may be read from clients, and what its answer may take.
+    /// Counts the request against the bounds on bytes read from clients and on unread replies.
     pub(crate) hold: Held,
-    /// When its connection's reader had it.
+    /// When the connection's reader received it.
     pub(crate) received: Instant,
-    /// Nothing but this is to come of it: the refusal leaves behind the answers to what came before.
+    /// If set, the request is not executed: it is refused with this error, behind the replies to earlier
+    /// requests.
     pub(crate) refusal: Option<Errno>,
-    /// The place that its answer has, if it reads the disk.
+    /// The position of its reply in the reply order, if it reads the disk.
     pub(crate) place: Option<Place>,
-    /// Its number among those that came to the slot.
+    /// Its sequence number among the requests that reached the slot.
     pub(crate) arrival: u64,
 }
 
 impl Request {
-    /// A request to be executed.
+    /// Creates a request that will be executed.
     pub(crate) fn new(
         asker: Arc<dyn Asker>,
         op: MOSDOp,
@@ -195,17 +196,18 @@ impl Slot {
         })
     }
 
-    /// Told of a map with another blocklist.
+    /// Queues a blocklist check for a map with another blocklist.
     pub(crate) fn blocked(self: &Arc<Self>, map: Arc<OsdMap>) {
         self.push(Item::Blocked(map));
     }
 
-    /// Has something begin behind all requests that are here already.
+    /// Begins a walk behind all requests queued so far.
     pub(crate) fn walk(self: &Arc<Self>, walk: Arc<dyn Walk>) {
         self.push(Item::Walk(walk));
     }
 
-    /// In front of what waits, and never refused.
+    /// Queues an item in front of all others and never refuses it. A walk is queued behind the others
+    /// while the lane has room.
     fn push(self: &Arc<Self>, item: Item) {
         let pushed = match item {
             Item::Walk(_) => self
@@ -220,7 +222,7 @@ impl Slot {
         }
     }
 
-    /// A request of the OSD's own for an object; false if too many wait already.
+    /// Submits a request of the OSD's own for an object. Returns false if the queue is full.
     pub(crate) fn submit_task(
         self: &Arc<Self>,
         name: &ObjectName,
@@ -241,8 +243,8 @@ impl Slot {
         self.submit(Request::new(asker, op, context, Hold::default(), Instant::now()))
     }
 
-    /// Takes a request: executes it here and now, or leaves it to whoever is executing. False if too many
-    /// wait already.
+    /// Submits a request: executes it on this thread if the lane is idle, otherwise leaves it to the
+    /// thread that runs the lane. Returns false if the queue is full.
     #[must_use]
     pub(crate) fn submit(self: &Arc<Self>, request: Box<Request>) -> bool {
         match self.lane.push(Item::New(request)) {
@@ -287,7 +289,7 @@ impl Slot {
         }
     }
 
-    /// Executes those that came for an object while it was waited for, until one of them waits again.
+    /// Executes the requests that queued up for an object, until one of them waits again.
     fn execute_behind(self: &Arc<Self>, name: ObjectName, turn: &mut Turn) {
         while let Some(next) = self.next_for(&name) {
             let Some(next) = self.room_for(next) else { continue };
@@ -295,14 +297,15 @@ impl Slot {
                 return;
             }
             if turn.is_over() {
-                // Until then it counts as waited for. There is somebody who runs the lane: us.
+                // The object stays in `waited_for` until then. This thread runs the lane, so the
+                // returned action needs no handling.
                 let _ = self.lane.requeue(VecDeque::from([Item::Behind(name)]));
                 return;
             }
         }
     }
 
-    /// Puts a request behind those that wait for its object, if there are any.
+    /// Queues a request behind those that wait for its object. Returns the request if there are none.
     fn behind_others(&self, request: Box<Request>) -> Option<Box<Request>> {
         let mut state = self.state.lock();
         if state.waited_for.is_empty() || exec::is_pg_request(&request.op) {
@@ -311,7 +314,8 @@ impl Slot {
         let name = ObjectName::new(exec::oid_of(&request.op)).ok();
         match name.and_then(|name| state.waited_for.get_mut(&name)) {
             Some(queue) => {
-                // Behind all others, but for later ones of the same connection, if this one was parked.
+                // Behind all others, except later requests of the same connection if this one was
+                // parked.
                 let is_later = |other: &Request| {
                     other.asker.id() == request.asker.id() && other.arrival > request.arrival
                 };
@@ -323,7 +327,8 @@ impl Slot {
         }
     }
 
-    /// The next request for an object that was waited for. If there is none, it is not waited for any more.
+    /// Pops the next request queued for an object. If there is none, removes the object from
+    /// `waited_for`.
     fn next_for(&self, name: &ObjectName) -> Option<Box<Request>> {
         let mut state = self.state.lock();
         let next = state.waited_for.get_mut(name).and_then(VecDeque::pop_front);
@@ -333,8 +338,8 @@ impl Slot {
         next
     }
 
-    /// Executes a request; `kept` is its object if that is kept from others for it. True if it is kept still,
-    /// as the request has to wait again.
+    /// Executes a request. `kept` is its object if later requests are kept from it. Returns true if they
+    /// still are, because the request waits again.
     fn execute(
         self: &Arc<Self>,
         mut request: Box<Request>,
@@ -383,7 +388,7 @@ impl Slot {
         }
     }
 
-    /// Does for watchers what a request has come to.
+    /// Applies the effects of a request on watches.
     fn apply(self: &Arc<Self>, effects: Effects, asker: &Arc<dyn Asker>) {
         let connects = !effects.connected.is_empty();
         let out = self.watches(|watches| watches.apply(effects, asker, Instant::now()));
@@ -411,12 +416,12 @@ impl Slot {
 
     fn end(self: &Arc<Self>, watches: Vec<Expired>) {
         for (name, key) in watches {
-            // If the queue is full, the clock tries again.
+            // If the queue is full, the watch expires again one second later and the removal is retried.
             let _ = self.submit_task(&name, Epoch(0), Task::EndWatch(key), Arc::new(Nobody));
         }
     }
 
-    /// Works with the watches, and sees to it that the clock looks after them.
+    /// Runs `work` on the watches and arms the clock for the next deadline.
     fn watches<T>(self: &Arc<Self>, work: impl FnOnce(&mut Watches) -> T) -> T {
         self.watches_and_clock(false, work)
     }
@@ -439,7 +444,7 @@ impl Slot {
         done
     }
 
-    /// Messages to watchers and notifiers go through the finisher: there may be thousands.
+    /// Sends messages to watchers and notifiers through the finisher, since there may be thousands.
     fn send(&self, out: Outbox) {
         if !out.is_empty() {
             let messages = out.into_iter().map(|(asker, out)| {
@@ -451,8 +456,8 @@ impl Slot {
         }
     }
 
-    /// Has a request executed again when what it waits for is there. True if its object is kept from others
-    /// until then.
+    /// Executes a request again when the data it waits for arrives. Returns true if later requests are
+    /// kept from its object until then.
     fn wait(self: &Arc<Self>, mut request: Box<Request>, track: Track, kept: Option<ObjectName>) -> bool {
         let Some((number, wait)) = request.context.fetches.take_wait() else { return false };
         let alone = exec::is_pg_request(&request.op) || request.context.fetches.has_view();
@@ -465,7 +470,8 @@ impl Slot {
         let waited = state.waits.begin(track, &request.asker, &request.op, request.context.tid);
         drop(state);
         let keeps = name.is_some();
-        // What waits alone lets later requests for its object go on: their answers are kept behind its own.
+        // A request that waits alone lets later requests for its object proceed; a place is reserved so
+        // that their replies stay behind its own.
         request.place = request.place.filter(|_| alone).map(|place| {
             if !place.is_reserved {
                 self.replies.reserve(place.key, place.number);
@@ -475,7 +481,7 @@ impl Slot {
         let slot = Arc::clone(self);
         wait(Box::new(move |answer: Box<dyn Any + Send>| {
             request.context.fetches.answered(number, answer);
-            // In front, and never refused: it was admitted before.
+            // Queued in front and never refused: the request was admitted before.
             match slot.lane.requeue(VecDeque::from([Item::Again(request, waited, name)])) {
                 Ok(Action::Submit) => slot.run(),
                 Ok(Action::Nothing) | Err(_) => {}
@@ -484,19 +490,19 @@ impl Slot {
         keeps
     }
 
-    /// Adds the requests that wait: for the disk to read, or for the store to make their changes safe.
+    /// Adds the requests that wait for a disk read or for the commit of their changes.
     pub(crate) fn tell_waiting(&self, ops: &mut Vec<TrackedOp>) {
         let waiting = self.state.lock().waits.oldest();
         ops.extend(waiting.into_iter().map(Waiting::tell));
         self.replies.tell_waiting(ops);
     }
 
-    /// The watches of this group's objects.
+    /// The watches on this group's objects.
     pub(crate) fn watch_facts(&self) -> Vec<WatchFacts> {
         self.state.lock().pg.watches.all()
     }
 
-    /// What this group holds and was asked.
+    /// The contents and request counters of this group.
     pub(crate) fn stats(&self) -> PgStats {
         let mut stats = PoolStats::default();
         self.add_to(&mut stats);
@@ -506,7 +512,7 @@ impl Slot {
         PgStats { pg: self.pg, stats, version, remembered }
     }
 
-    /// Adds what this group holds and was asked.
+    /// Adds the contents and request counters of this group to `stats`.
     pub(crate) fn add_to(&self, stats: &mut PoolStats) {
         stats.stored += self.collection.stats();
         self.counters.add_to(stats);
@@ -515,9 +521,9 @@ impl Slot {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: whoever runs a slot, each write happens once, in its sender's order. Method: threads that append
-    //! to the same objects and count the same counters in two slots, and send each request twice; then every
-    //! object is what the threads together must have made of it.
+    //! Goal: each write happens once and in its sender's order, whichever thread runs a slot. Method:
+    //! several threads append to the same objects and increment the same counters in two slots, and send
+    //! each write twice. At the end each object must hold the combined result.
 
     use std::collections::BTreeMap;
     use std::sync::mpsc::{self, Receiver, Sender};
@@ -542,7 +548,7 @@ mod tests {
         fn answer(&self, reply: Msg) {
             let data: Vec<u8> = reply.data.concat();
             let reply = Msg { data: smallvec![Bytes::from(data)], ..reply };
-            // The thread that asked may have ended: it does not wait for the answers to repetitions.
+            // The client thread may have ended: it does not wait for replies to its last resends.
             let _ = self.0.send(OsdReply::open(&reply).expect("an answer"));
         }
 
@@ -565,7 +571,8 @@ mod tests {
             Self { number, tid: 0, slots: Arc::clone(slots), inbox: Arc::new(Inbox(sender)), replies }
         }
 
-        /// Sends a request, and the same again if it writes; the first answer. Both answers must be equal.
+        /// Sends a request, and sends it again if it writes. Returns the first reply; both replies must
+        /// be equal.
         fn ask(&mut self, object: u64, ops: loligo_wire::message::osd::Ops) -> OsdReply {
             let writes = ops.iter().any(|op| op.code.is_modify());
             let locator = ObjectLocator::in_pool(PoolId(1));
@@ -595,7 +602,7 @@ mod tests {
             assert!(slot.submit(Request::new(asker, op, context, Hold::default(), received)));
         }
 
-        /// Makes a counter one larger; others do the same at the same time.
+        /// Increments a counter that other threads increment concurrently.
         fn count(&mut self, object: u64) {
             loop {
                 let read = self.ask(object, smallvec![OsdOp::xattr(OpCode::GETXATTR, b"n", b"", 0, 0)]);

@@ -1,5 +1,5 @@
-//! The slots of a pool. One is opened when something needs it for the first time: a pool may have many
-//! thousand placement groups, and costs a pointer for each until then.
+//! The slots of a pool. A slot is opened on first use: a pool may have many thousands of placement
+//! groups, and each costs one pointer until then.
 
 use std::iter;
 use std::sync::atomic::{AtomicBool, Ordering, fence};
@@ -13,20 +13,20 @@ use crate::helpers::Helpers;
 use crate::slot::Slot;
 use crate::stats::{PgStats, PoolStats};
 
-/// As many as the pool was made with placement groups: see `filing.rs`.
+/// The slots of one pool: as many as the placement groups it was created with (see `filing.rs`).
 pub(crate) struct Slots {
     pool: PoolId,
-    /// By their numbers; of one that the store could not open, that it could not.
+    /// Indexed by slot number; `None` inside the cell means that the store could not open the slot.
     cells: Box<[OnceLock<Option<Arc<Slot>>>]>,
     store: Arc<dyn ObjectStore>,
     helpers: Helpers,
-    /// The pool is gone.
+    /// The pool is deleted.
     is_gone: AtomicBool,
 }
 
 impl Slots {
-    /// Of a new pool, or of one that the store has already: `there` are the placement groups that it has, of
-    /// which all are opened, as it may have to read for that.
+    /// Creates the slots of a new pool, or of one the store already has. `there` lists the placement
+    /// groups the store has; all of this pool's are opened now, because opening may read from the store.
     pub(crate) fn new(
         pool: PoolId,
         number: u32,
@@ -50,23 +50,24 @@ impl Slots {
         Ok(slots)
     }
 
-    /// How many there are, opened or not.
+    /// The number of slots, opened or not.
     pub(crate) fn len(&self) -> u32 {
         self.cells.len().saturating_as::<u32>()
     }
 
-    /// One of them. None if the store has stopped.
+    /// Returns a slot and opens it if needed. `None` if the store has stopped.
     ///
-    /// Not under a lock: the store is asked.
+    /// Must not be called with a lock held: the store may be accessed.
     pub(crate) fn get(&self, number: u32) -> Option<&Arc<Slot>> {
         let cell = self.cells.get(number as usize)?;
         if let Some(slot) = cell.get() {
             return slot.as_ref();
         }
         let pg = PgId { pool: self.pool, seed: number };
-        // Others that need the same one meanwhile wait: the store has one that hears of a placement group.
+        // Other threads that need the same slot wait here: the store accepts one listener for each
+        // placement group.
         let slot = cell.get_or_init(|| Slot::open(pg, &*self.store, &self.helpers).map(Arc::new).ok());
-        // Either this sees that the pool is gone, or whoever removes it sees the slot.
+        // Either this thread sees that the pool is deleted, or the thread that deletes it sees the slot.
         fence(Ordering::SeqCst);
         if self.is_gone.load(Ordering::Relaxed) {
             let _ = self.store.remove(pg);
@@ -74,17 +75,17 @@ impl Slots {
         slot.as_ref()
     }
 
-    /// The same, if it is opened; what is not has nothing in it.
+    /// Returns a slot if it is opened. An unopened slot is empty.
     pub(crate) fn opened(&self, number: u32) -> Option<&Arc<Slot>> {
         self.cells.get(number as usize)?.get()?.as_ref()
     }
 
-    /// All that are opened.
+    /// All opened slots.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<Slot>> {
         self.cells.iter().filter_map(|cell| cell.get()?.as_ref())
     }
 
-    /// What each holds and was asked for.
+    /// The contents and request counters of each slot.
     pub(crate) fn stats(&self) -> Vec<PgStats> {
         let nothing = |seed| PgStats {
             pg: PgId { pool: self.pool, seed },
@@ -96,8 +97,8 @@ impl Slots {
         (0..self.len()).map(stats).collect()
     }
 
-    /// Removes what they hold, as the pool is gone. Requests that were checked before may still run: into
-    /// collections that nobody finds any more.
+    /// Removes the slots' contents after the pool was deleted. Requests checked before may still run, in
+    /// collections no later request can reach.
     pub(crate) fn remove(&self) -> Result<(), StoreError> {
         self.is_gone.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -135,7 +136,7 @@ mod tests {
         assert!(Arc::ptr_eq(&slot, slots.get(7).expect("it is there")));
         assert!(slots.get(65_536).is_none());
         assert_eq!((pgs(&slots), slots.iter().count()), (vec![pg(7)], 1));
-        // What the store has is opened at once.
+        // Collections that the store already has are opened at once.
         let again = Slots::new(POOL, 65_536, &pgs(&slots), &store, &helpers).expect("works");
         assert!(again.opened(7).is_some() && again.opened(8).is_none());
     }

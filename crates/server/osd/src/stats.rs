@@ -5,10 +5,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use loligo_store::CollectionStats;
 use loligo_wire::{Eversion, PgId};
 
-/// What a pool holds and has been asked for.
+/// The contents of a pool and the requests it has served.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolStats {
-    /// What it holds.
+    /// The contents.
     pub stored: CollectionStats,
     /// Read operations since the server started.
     pub reads: u64,
@@ -20,20 +20,20 @@ pub struct PoolStats {
     pub written_bytes: u64,
 }
 
-/// What a placement group holds and has been asked for.
+/// The contents of a placement group and the requests it has served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PgStats {
-    /// Which.
+    /// The placement group.
     pub pg: PgId,
-    /// What it holds.
+    /// The contents and request counters.
     pub stats: PoolStats,
-    /// Its newest change.
+    /// The version of its newest change.
     pub version: Eversion,
-    /// Requests whose results it remembers.
+    /// The number of requests whose results it remembers.
     pub remembered: u64,
 }
 
-/// The counters of one slot. Only its runner adds to them; others look.
+/// The counters of one slot. Only the thread that runs the slot adds to them; other threads read them.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     reads: AtomicU64,
@@ -61,8 +61,8 @@ impl Counters {
     }
 }
 
-/// With one writer a load and a store are enough, and cheaper than a locked addition. Relaxed: a statistic
-/// orders nothing.
+/// With a single writer a load and a store suffice and are cheaper than an atomic addition. Relaxed: a
+/// statistic orders nothing.
 fn bump(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
 }

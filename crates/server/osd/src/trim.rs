@@ -1,9 +1,9 @@
-//! Takes removed snapshots away from the clones that stand for them.
+//! Removes deleted snapshots from the clones that represent them.
 //!
-//! The map says which snapshots of a pool are being removed. Each placement group is walked once, by names
-//! alone, page after page; the heads of clones get a request of the OSD's own, in order with clients'
-//! requests. When all groups are done the monitor is told, and takes the snapshots off the list. After a
-//! restart it begins anew: what was done is found done.
+//! The map lists the snapshots of a pool that are being removed. Each placement group is walked once,
+//! page by page, reading only names. For each head with clones the OSD submits a request of its own,
+//! ordered with clients' requests. When all groups are done, the monitor is notified and takes the
+//! snapshots off the list. After a restart the walk begins again; work already done is found done.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,15 +22,15 @@ use crate::group::Walk;
 use crate::place::Places;
 use crate::slot::Slot;
 
-/// Held to look up or change what is being removed from which pool.
+/// Held to look up or change the snapshots being removed from each pool.
 static TRIMS: Class = Class::new("osd.trims");
-/// Held to put in the place where a walk goes on.
+/// Held to store the position where a walk continues.
 static TRIM_PG: Class = Class::new("osd.trim_pg");
 
-/// Told when snapshots are gone from all placement groups of a pool.
+/// Called when snapshots are gone from all placement groups of a pool.
 pub(crate) type OnPurged = Box<dyn Fn(PoolId, SnapIds) + Send + Sync>;
 
-/// What is being removed.
+/// The snapshots being removed.
 pub(crate) struct Trims {
     pools: Mutex<BTreeMap<PoolId, State>>,
     on_purged: OnceLock<OnPurged>,
@@ -39,7 +39,7 @@ pub(crate) struct Trims {
 #[derive(Default)]
 struct State {
     running: bool,
-    /// Gone, but the map still has them on its list.
+    /// Removed, but still on the map's list.
     done: SnapIds,
 }
 
@@ -54,7 +54,7 @@ impl Trims {
         let _ = self.on_purged.set(tell); // there is one monitor
     }
 
-    /// Begins what a new map asks for and is not under way.
+    /// Begins the removals that a new map lists and that are not in progress.
     pub(crate) fn begin(self: &Arc<Self>, places: &Places) {
         let mut jobs = Vec::new();
         let mut pools = self.pools.lock();
@@ -72,7 +72,7 @@ impl Trims {
         }
         drop(pools);
         for (id, slots, removed) in jobs {
-            // What is not opened has nothing to be trimmed.
+            // Unopened slots have nothing to trim.
             let slots: Vec<_> = slots.iter().cloned().collect();
             let job = Arc::new(Job {
                 trims: Arc::clone(self),
@@ -88,7 +88,8 @@ impl Trims {
                     job.trims.ended(&job);
                 }
             };
-            // The caller is the monitor, which has other things to do.
+            // Started on the runtime if there is one: the caller is the monitor, which must not be
+            // delayed.
             match tokio::runtime::Handle::try_current() {
                 Ok(runtime) => drop(runtime.spawn(async move { start() })),
                 Err(_) => start(),
@@ -97,7 +98,8 @@ impl Trims {
     }
 
     fn ended(&self, job: &Job) {
-        // Acquire: pairs with the groups' stores. A group that failed is walked again with the next map.
+        // Acquire: pairs with the groups' stores. If a group failed, all groups are walked again with
+        // the next map.
         let failed = job.failed.load(Ordering::Acquire);
         let mut pools = self.pools.lock();
         if let Some(state) = pools.get_mut(&job.pool) {
@@ -113,7 +115,7 @@ impl Trims {
     }
 }
 
-/// One pool's removed snapshots.
+/// The removal of one pool's deleted snapshots.
 struct Job {
     trims: Arc<Trims>,
     pool: PoolId,
@@ -128,7 +130,7 @@ impl Job {
         if failed {
             self.failed.store(true, Ordering::Release);
         }
-        // AcqRel: the last one sees what all others have stored.
+        // AcqRel: the last group to end sees the other groups' stores.
         if self.groups_left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.trims.ended(self);
         }
@@ -139,10 +141,10 @@ impl Job {
 pub(crate) struct TrimPg {
     job: Arc<Job>,
     slot: Weak<Slot>,
-    /// Requests that are not answered, and one for who makes them.
+    /// Unanswered requests, plus one while the page is being submitted.
     unanswered: AtomicUsize,
     failed: AtomicBool,
-    /// The last name that was looked at; `None` when all were.
+    /// The last name examined; `None` when all were.
     from: Mutex<Option<ObjectName>>,
     me: Weak<Self>,
 }
@@ -172,10 +174,10 @@ impl TrimPg {
     }
 
     fn walk(&self, slot: &Arc<Slot>, names: &[ObjectName]) {
-        // The next page begins with the last name of this one; what is looked at twice is found done.
+        // The next page begins with the last name of this one; a head examined twice is found done.
         *self.from.lock() = names.last().filter(|_| names.len() == TRIM_PAGE).cloned();
         let heads = heads_with_clones(names);
-        // Relaxed: the requests go through the slot's queue, which orders them behind this.
+        // Relaxed: the requests go through the slot's queue, which orders them after this store.
         self.unanswered.store(heads.len() + 1, Ordering::Relaxed);
         for head in &heads {
             let Some(me) = self.me.upgrade() else { return };
@@ -189,7 +191,7 @@ impl TrimPg {
     }
 
     fn answered(&self) {
-        // AcqRel: whoever is last sees what the others have stored.
+        // AcqRel: the last one to decrement sees the others' stores.
         if self.unanswered.fetch_sub(1, Ordering::AcqRel) != 1 {
             return;
         }
@@ -206,7 +208,7 @@ impl TrimPg {
 }
 
 impl Walk for TrimPg {
-    /// From the first object on.
+    /// Starts at the first object.
     fn begin(&self) {
         self.page(None);
     }

@@ -1,5 +1,5 @@
-//! Replays the corpus of requests. Goal: whatever a client sends, execution does not panic, loop or grow
-//! beyond reason. Method: captured requests and some made to do harm, then the same cut and mutated.
+//! Replays the corpus of requests. Goal: no request makes execution panic, loop, or use memory beyond its
+//! bounds. Method: captured requests and crafted harmful ones, whole, truncated and mutated.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! Goal: whatever clients do one after the other, answers come in order, objects read back what they must,
-//! and memory stays within its bound. Method: the corpus of scripts ([`replay`]).
+//! Goal: for any sequence of client actions, replies arrive in order, objects read back as expected, and
+//! memory stays within its bound. Method: the corpus of scripts ([`replay`]).
 
 #[path = "../../../../fuzz/replay.rs"]
 mod replay;

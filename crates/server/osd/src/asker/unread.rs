@@ -1,11 +1,12 @@
-//! Answers that clients have not read yet: how many bytes of them one connection and all together have.
+//! Replies that clients have not read yet: how many bytes of them one connection and all connections
+//! have.
 //!
-//! A request of a hundred bytes may ask for a hundred megabytes, so the bounds on what is read from clients
-//! say nothing of what their answers take. Only answers of [`COUNTED_FROM`] bytes and more are counted: the
-//! small ones are bounded by the number of requests and by the connection's out-queue. At the bound nothing
-//! more is read from the connection, and what was read of it already is executed when its client has taken
-//! some of its answers. A client that takes nothing, while somebody waits, for [`SILENCE_MAX`] loses its
-//! connection.
+//! A request of a hundred bytes may ask for a hundred megabytes, so the bounds on bytes read from
+//! clients do not limit the memory of replies. Only replies of [`COUNTED_FROM`] bytes and more are
+//! counted: the number of requests and the connection's out-queue bound the small ones. At the bound the
+//! server reads nothing more from the connection, and the requests already read from it are executed
+//! after the client has read some of its replies. A client that reads nothing for [`SILENCE_MAX`] while
+//! a request waits for room loses its connection.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -23,42 +24,43 @@ use crate::group::Group;
 use crate::hands::Hands;
 use crate::made::Permit;
 
-/// Answers of fewer bytes are not counted.
+/// Smaller replies are not counted.
 pub(crate) const COUNTED_FROM: u64 = 64 << 10;
-/// Bytes that one connection may have outstanding; its last answer may go beyond.
+/// Bytes that one connection may have outstanding; its last reply may exceed the bound.
 const CONNECTION_MAX: u64 = 64 << 20;
-/// Bytes that all connections may have outstanding; each may have one answer beyond.
+/// Bytes that all connections may have outstanding; each may exceed the bound by one reply.
 const ALL_MAX: u64 = 512 << 20;
-/// How long a client may take none of its answers while somebody waits for room.
+/// How long a client may read none of its replies while a request waits for room.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// Held to add a connection, or to look at all of them when one has waited long.
+/// Held to add a connection, or to check all connections after one has waited long.
 static LISTED: Class = Class::new("osd.unread_connections");
-/// Held to add a placement group in which requests wait, or to take all out.
+/// Held to add a placement group with parked requests, or to take all out.
 static PARKED: Class = Class::new("osd.unread_parked");
 
-/// What all connections have outstanding.
+/// The outstanding bytes of all connections.
 pub(crate) struct Unread {
     bytes: AtomicU64,
-    /// What requests make that wait and whose answers are small. It counts for their connections alone.
+    /// Bytes counted for requests that write: the memory they hold while they wait; their replies are small.
+    /// They count only against the bound of their own connection.
     pending: AtomicU64,
     listed: Mutex<Vec<Listed>>,
     hands: Arc<Hands>,
 }
 
-/// What one connection has outstanding.
+/// The outstanding bytes of one connection.
 pub(crate) struct Account {
     bytes: AtomicU64,
-    /// Of these, what was left to the connection and depends on nothing but its client.
+    /// The part of `bytes` that was handed to the connection and now depends only on its client.
     handed: AtomicU64,
     is_listed: AtomicBool,
-    /// There may be room.
+    /// Notified when there may be room.
     room: Notify,
     /// Placement groups in which requests of the connection wait for room.
     parked: Mutex<Vec<Weak<dyn Group>>>,
 }
 
-/// A connection that had counted answers, and when it was last seen to take some.
+/// A connection that had counted replies, and when its client was last seen reading.
 struct Listed {
     asker: Weak<dyn Asker>,
     account: Arc<Account>,
@@ -88,22 +90,22 @@ impl Unread {
         })
     }
 
-    /// Whether some connection may have no room: a look at two numbers.
+    /// Whether some connection may have no room. Costs two loads.
     #[inline]
     pub(crate) fn may_be_crowded(&self) -> bool {
-        // Relaxed: whoever is let go on is one request late at most.
+        // Relaxed: a connection over its bound is noticed at most one request late.
         self.bytes.load(Ordering::Relaxed) + self.pending.load(Ordering::Relaxed) >= CONNECTION_MAX
     }
 
-    /// Whether a connection must take answers before it gets more.
+    /// Whether a connection's client must read replies before it gets more.
     pub(crate) fn is_over(&self, account: &Account) -> bool {
         let own = account.bytes.load(Ordering::SeqCst);
         own >= CONNECTION_MAX || (own > 0 && self.bytes.load(Ordering::SeqCst) >= ALL_MAX)
     }
 
-    /// Counts what a request takes until the share is dropped: its answer, or (`is_answer` is false) what it
-    /// makes while it waits. `share` is what it was counted with before. Never refuses: requests that may
-    /// take much wait before they are executed.
+    /// Counts the bytes of a request until the share is dropped. For a read they are its reply, also while
+    /// it waits; for a write (`is_answer` is false) the memory it holds while it waits. `share` is the share
+    /// it was counted with before. Never refuses: a request that may take much waits before it is executed.
     pub(crate) fn count(
         self: &Arc<Self>,
         asker: &Arc<dyn Asker>,
@@ -140,7 +142,7 @@ impl Unread {
         drop(gone);
     }
 
-    /// Waits until a connection has room; `None` if it has some.
+    /// Returns a future that waits until a connection has room; `None` if it has room now.
     pub(crate) fn room(
         self: &Arc<Self>,
         account: &Arc<Account>,
@@ -153,7 +155,7 @@ impl Unread {
             loop {
                 let room = account.room.notified();
                 tokio::pin!(room);
-                // Enlisted before the look, so that room that is made between the two is not missed.
+                // Registered before the check, so that room made between the two is not missed.
                 room.as_mut().enable();
                 if !unread.is_over(&account) {
                     return;
@@ -165,7 +167,8 @@ impl Unread {
         }))
     }
 
-    /// Has a placement group told when a connection has room; true if it has some already.
+    /// Registers a placement group to be notified when a connection has room. Returns true if it has
+    /// room already.
     pub(crate) fn park(&self, account: &Account, group: Weak<dyn Group>) -> bool {
         let mut parked = account.parked.lock();
         if !parked.iter().any(|known| std::ptr::addr_eq(known.as_ptr(), group.as_ptr())) {
@@ -175,7 +178,7 @@ impl Unread {
         !self.is_over(account)
     }
 
-    /// Ends the connections whose clients have taken nothing for long.
+    /// Closes the connections whose clients have read nothing for too long.
     fn give_up_silent(&self, now: Instant) {
         let mut askers = Vec::new();
         let mut silent = Vec::new();
@@ -188,14 +191,14 @@ impl Unread {
             } else if now.duration_since(one.since) >= SILENCE_MAX {
                 silent.push(Arc::clone(&asker));
             }
-            // To be dropped without the lock, in case that it is the last.
+            // Dropped after the lock is released, in case it is the last reference.
             askers.push(asker);
         }
         drop(listed);
         silent.iter().for_each(|asker| asker.give_up());
     }
 
-    /// Tells those who wait, if what was given back can have made room.
+    /// Notifies the waiters if the bytes given back may have made room.
     fn eased(&self, account: &Account, own_before: u64, all_before: u64) {
         if own_before >= CONNECTION_MAX || all_before >= ALL_MAX {
             self.wake(account);
@@ -211,14 +214,15 @@ impl Unread {
     fn wake(&self, account: &Account) {
         account.room.notify_waiters();
         let parked = std::mem::take(&mut *account.parked.lock());
-        // On a thread of its own: who reads or writes a socket has not come to execute requests.
+        // On a thread of `hands`: the threads that read or write sockets must not execute parked
+        // requests.
         for slot in parked.into_iter().filter_map(|slot| slot.upgrade()) {
             self.hands.give(move || slot.eased());
         }
     }
 }
 
-/// What one request is counted with.
+/// The bytes one request is counted with.
 pub(crate) struct Share {
     unread: Arc<Unread>,
     account: Arc<Account>,
@@ -249,7 +253,7 @@ impl Share {
         if self.is_answer { &self.unread.bytes } else { &self.unread.pending }
     }
 
-    /// The answer depends on nothing but its client from now on.
+    /// Marks the reply as handed to the connection: from now on it depends only on its client.
     pub(crate) fn handed(mut self) -> Self {
         self.is_handed = true;
         self.account.handed.fetch_add(self.bytes, Ordering::Relaxed);
@@ -266,7 +270,7 @@ impl Drop for Share {
     }
 }
 
-/// A share is given back when whoever writes the socket drops it: behind the answer's last byte, or when the
+/// The socket's writer drops the share, and so gives it back, after the reply's last byte or when the
 /// connection is lost.
 impl Watcher for Share {
     fn left(&self) {}
@@ -274,14 +278,14 @@ impl Watcher for Share {
     fn sent(&self) {}
 }
 
-/// What a request is counted with until it is answered, and its answer until it is read.
+/// The guards that count a request until it is answered, and its reply until it is read.
 #[derive(Default)]
 pub(crate) struct Held {
-    /// Counts the request against what may be read from clients.
+    /// Counts the request against the bound on bytes read from clients.
     pub(crate) hold: Hold,
-    /// Counts its answer against what they may leave unread.
+    /// Counts its reply against the bound on unread replies.
     pub(crate) share: Option<Share>,
-    /// Counts what the request has made.
+    /// Counts the bytes the request has made.
     pub(crate) made: Option<Arc<Permit>>,
 }
 

@@ -1,4 +1,4 @@
-//! What a method sees of its object.
+//! A method's access to its object.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, RandomState};
@@ -11,29 +11,29 @@ use loligo_wire::{Encode, EntityAddr, EntityNum, GlobalId, Reader, SnapId, UTime
 use super::Method;
 use crate::errno::Errno;
 
-/// The object that a request is about, and the request.
+/// The object of a request, and the request's sender.
 pub(crate) trait Object {
-    /// The number of the client that calls.
+    /// The global id of the calling client.
     fn client(&self) -> u64;
 
-    /// Where it is.
+    /// Its address.
     fn client_addr(&self) -> EntityAddr;
 
-    /// A name that no other request of the placement group gets (`cls_cxx_subop_version`). The next one of
-    /// this request is another as soon as an operation was done.
+    /// A name that is unique among the requests of the placement group (`cls_cxx_subop_version`). Within
+    /// a request it changes with each completed operation.
     fn unique_id(&self) -> String;
 
-    /// The newest snapshot that writers of the object have told of; `None` if there is no object.
+    /// The newest snapshot that the object's writers have named; `None` if the object does not exist.
     fn snap_seq(&self) -> Option<SnapId>;
 
-    /// The output of the call if it fails.
+    /// Sets the output of the call in case it fails.
     fn explain(&mut self, output: Bytes);
 
     /// Runs an operation.
     fn run(&mut self, op: &OsdOp) -> Result<(i32, Bytes), Errno>;
 }
 
-/// An object in the hands of a method (`cls_method_context_t`).
+/// A method's handle of its object (`cls_method_context_t`).
 pub(crate) struct Handle<'e> {
     object: &'e mut dyn Object,
     method: &'static Method,
@@ -47,12 +47,12 @@ impl<'e> Handle<'e> {
         Self { object, method }
     }
 
-    /// Who calls.
+    /// The calling client.
     pub(super) fn client(&self) -> EntityNum {
         EntityNum::client(GlobalId(self.object.client()))
     }
 
-    /// Where the caller is.
+    /// The caller's address.
     pub(super) fn client_addr(&self) -> EntityAddr {
         self.object.client_addr()
     }
@@ -61,10 +61,10 @@ impl<'e> Handle<'e> {
         UTime::now()
     }
 
-    /// Letters and digits that nobody can guess.
+    /// Random letters and digits that cannot be guessed.
     pub(super) fn random_text(&self, len: usize) -> String {
         const LETTERS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-        // The state of a hash table's hasher is random, and seldom enough wanted here.
+        // The state of a hash table's hasher is random, and this is called rarely enough.
         let number = |i: usize| RandomState::new().hash_one(i).saturating_as::<usize>();
         (0..len).map(|i| char::from(LETTERS[number(i) % LETTERS.len()])).collect()
     }
@@ -77,23 +77,23 @@ impl<'e> Handle<'e> {
         [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
     }
 
-    /// A text that no other request of this placement group gives.
+    /// A text that is unique among the requests of this placement group.
     pub(super) fn unique_id(&self) -> String {
         self.object.unique_id()
     }
 
-    /// The newest snapshot that writers of the object have told of; `None` if there is no object.
+    /// The newest snapshot that the object's writers have named; `None` if the object does not exist.
     pub(super) fn snap_seq(&self) -> Option<SnapId> {
         self.object.snap_seq()
     }
 
-    /// The output of the call if it fails.
+    /// Sets the output of the call in case it fails.
     pub(super) fn explain(&mut self, output: Bytes) {
         self.object.explain(output);
     }
 
     fn run(&mut self, op: &OsdOp) -> Result<(i32, Bytes), Errno> {
-        // A method that does what it is not marked for is a bug of the method, as in a stock OSD.
+        // An operation that the method is not marked for is a bug of the method, as in a stock OSD.
         if (op.code.is_read() && !self.method.read) || (op.code.is_modify() && !self.method.write) {
             return Err(Errno::EIO);
         }
@@ -108,7 +108,7 @@ impl<'e> Handle<'e> {
         self.run(op).map(drop)
     }
 
-    /// Size and time of the last change. Needs no mark.
+    /// Size and time of the last change. The method need not be marked for reading.
     pub(super) fn stat(&mut self) -> Result<(u64, UTime), Errno> {
         let (_, data) = self.object.run(&OsdOp::new(OpCode::STAT))?;
         let mut r = Reader::new(&data);
@@ -124,9 +124,9 @@ impl<'e> Handle<'e> {
         }
     }
 
-    /// Some of the object's bytes; length 0 reads all.
+    /// Reads bytes of the object; length 0 reads all.
     pub(super) fn read(&mut self, offset: u64, len: u64) -> Result<Bytes, Errno> {
-        // Not a plain read: erasure-coded pools refuse those that must answer at once.
+        // SYNC_READ, as in a stock OSD: erasure-coded pools refuse it.
         let mut read = OsdOp::read(offset, len);
         read.code = OpCode::SYNC_READ;
         self.run(&read).map(|(_, data)| data)
@@ -172,7 +172,7 @@ impl<'e> Handle<'e> {
         found.into_values().next().ok_or(Errno::ENOENT)
     }
 
-    /// Keys and values behind `after` that begin with `prefix`, and whether there are more.
+    /// Keys and values after `after` that begin with `prefix`, and whether there are more.
     pub(super) fn values(&mut self, after: &[u8], prefix: &[u8], max: u64) -> Result<(Pairs, bool), Errno> {
         let mut w = Writer::new();
         w.blob(after);

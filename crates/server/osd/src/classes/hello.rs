@@ -20,13 +20,13 @@ pub(super) static CLASS: Class = Class {
     ],
 };
 
-/// The filter that the class offers to listings, which lets the same objects through as Ceph's own filter
+/// The filter that the class offers to listings. It selects the same objects as Ceph's own filter
 /// `plain`.
 pub(super) const FILTER: &[u8] = b"hello.hello";
 
-/// Longer names are not greeted.
+/// Longer names are refused.
 const NAME_LEN_MAX: usize = 100;
-/// Bytes of the object that are looked at.
+/// Bytes of the object that are read.
 const READ_LEN: u64 = 1100;
 
 fn greeting(input: &[u8]) -> Result<Vec<u8>, Errno> {
@@ -50,7 +50,7 @@ fn record_hello(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     sign(object, "said_by")
 }
 
-/// Says who called.
+/// Stores the caller's name and address in an attribute.
 fn sign(object: &mut Handle<'_>, attribute: &str) -> Outcome {
     let (client, addr) = (object.client(), object.client_addr());
     let addr = addr.sock.map(|sock| format!("{sock}/{}", addr.nonce)).unwrap_or_default();
@@ -58,8 +58,8 @@ fn sign(object: &mut Handle<'_>, attribute: &str) -> Outcome {
     DONE
 }
 
-/// Changes the object, and refuses to if there is input: then nothing is changed, and there is an output all
-/// the same.
+/// Changes the object. Fails if there is input: then nothing is changed, and the failed call still has
+/// an output.
 fn mark(object: &mut Handle<'_>, input: &[u8]) -> Result<(), Errno> {
     object.set_xattr("foo", b"bar")?;
     if input.is_empty() {
@@ -98,13 +98,13 @@ fn turn_it_to_11(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     sign(object, "amplified_by")
 }
 
-/// Reads, though it is marked as one that writes.
+/// Reads although it is marked as a writer.
 fn bad_reader(object: &mut Handle<'_>, _: &[u8]) -> Outcome {
     object.read(0, 1)?;
     DONE
 }
 
-/// Writes, though it is marked as one that reads.
+/// Writes although it is marked as a reader.
 fn bad_writer(object: &mut Handle<'_>, _: &[u8]) -> Outcome {
     object.write(0, Bytes::from_static(b"no"))?;
     DONE

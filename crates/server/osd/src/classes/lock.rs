@@ -1,5 +1,5 @@
-//! Class `lock`: advisory locks on objects (`src/cls/lock`). A lock is an attribute `lock.NAME` that lists
-//! who holds it.
+//! Class `lock`: advisory locks on objects (`src/cls/lock`). A lock is an attribute `lock.NAME` that
+//! lists its owners.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -28,19 +28,19 @@ const PREFIX: &str = "lock.";
 /// Kinds of locks (`ClsLockType`).
 const EXCLUSIVE: u8 = 1;
 const SHARED: u8 = 2;
-/// Like `SHARED` to those who come, but nobody can join.
+/// As `EXCLUSIVE`; releasing the lock removes the object.
 const EXCLUSIVE_EPHEMERAL: u8 = 3;
 
-/// A lock that the caller holds already is taken again (`LOCK_FLAG_MAY_RENEW`).
+/// The caller may lock again a lock it already holds (`LOCK_FLAG_MAY_RENEW`).
 const MAY_RENEW: u8 = 1;
-/// The same, and it must be held (`LOCK_FLAG_MUST_RENEW`).
+/// As `MAY_RENEW`, and the caller must already hold the lock (`LOCK_FLAG_MUST_RENEW`).
 const MUST_RENEW: u8 = 2;
 
-/// Who holds a lock, by name and cookie.
+/// The owners of a lock, by client and cookie.
 type Lockers = BTreeMap<(EntityNum, Bytes), Locker>;
 
 struct Locker {
-    /// Zero: never.
+    /// Zero means never.
     expiration: UTime,
     addr: EntityAddr,
     description: Bytes,
@@ -94,7 +94,7 @@ fn attribute(name: &[u8]) -> Vec<u8> {
     [PREFIX.as_bytes(), name].concat()
 }
 
-/// A lock as it is now: without those whose time is up. One that never was is nobody's.
+/// Loads a lock without its expired owners. A lock that does not exist has no owners.
 fn load(object: &mut Handle<'_>, name: &[u8]) -> Result<Lock, Errno> {
     let mut lock = match object.xattr(attribute(name)) {
         Ok(bytes) => Lock::from_bytes(&bytes).map_err(|_| Errno::EIO)?,
@@ -180,7 +180,7 @@ fn release(object: &mut Handle<'_>, name: &[u8], id: (EntityNum, Bytes)) -> Outc
 
 fn get_info(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     let name: Bytes = Reader::new(input).versioned("cls_lock_get_info_op", 1, 1, |r, _| r.get())?;
-    // The answer has the form in which a lock is kept.
+    // The reply has the stored format of a lock.
     give(load(object, &name)?.to_bytes())
 }
 
@@ -194,7 +194,8 @@ fn list_locks(object: &mut Handle<'_>, _: &[u8]) -> Outcome {
     give(w.into_bytes())
 }
 
-/// Name, kind, cookie and tag, as two methods get them; what `more` reads follows.
+/// Decodes name, kind, cookie and tag, the common arguments of two methods; `more` decodes the rest.
+/// Fails unless the caller holds the lock in this way.
 fn held_as<T>(
     object: &mut Handle<'_>,
     input: &[u8],

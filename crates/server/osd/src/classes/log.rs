@@ -1,4 +1,4 @@
-//! Class `log`: a log in an object's omap, in order of time (`src/cls/log`).
+//! Class `log`: a log in an object's omap, ordered by time (`src/cls/log`).
 
 use std::cmp::Ordering;
 
@@ -11,9 +11,9 @@ use crate::errno::Errno;
 pub(super) static CLASS: Class =
     Class { name: "log", methods: &[rw("add", add), rd("list", list), rw("trim", trim), rd("info", info)] };
 
-/// What the keys of entries begin with.
+/// Prefix of the entries' keys.
 const PREFIX: &str = "1_";
-/// Entries that one answer has, or one call removes.
+/// Entries in one reply, or removed by one call.
 const ENTRIES_MAX: u64 = 1000;
 
 struct Entry {
@@ -52,7 +52,7 @@ impl Decode for Entry {
     }
 }
 
-/// The newest entry there ever was.
+/// The newest entry that was ever added.
 #[derive(Default)]
 struct Header {
     max_marker: Bytes,
@@ -81,7 +81,7 @@ impl Header {
     }
 }
 
-/// What the keys of a moment's entries begin with.
+/// The key prefix of the entries of a time.
 fn at(time: UTime) -> String {
     format!("{PREFIX}{:010}.{:06}_", time.sec, time.nsec / 1000)
 }
@@ -93,7 +93,7 @@ fn add(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     })?;
     let mut header = Header::load(object)?;
     for mut entry in entries {
-        // Where it stands, which may be later than what it says of itself.
+        // The time used for its key, which may be later than its own timestamp.
         let place = if monotonic { entry.timestamp.max(header.max_time) } else { entry.timestamp };
         header.max_time = header.max_time.max(entry.timestamp);
         let key = if entry.id.is_empty() {
@@ -126,7 +126,7 @@ fn list(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
             truncated = false;
             break;
         }
-        // One that cannot be read is left out.
+        // Entries that cannot be decoded are skipped.
         entries.extend(Entry::from_bytes(&value));
     }
     let mut w = Writer::new();
@@ -138,7 +138,7 @@ fn list(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     give(w.into_bytes())
 }
 
-/// Where a key stands to a moment; `Equal` if its entry is of that moment.
+/// Compares a key with a time's prefix; `Equal` if the entry has that time.
 fn compared(key: &[u8], moment: &str) -> Ordering {
     key[..key.len().min(moment.len())].cmp(moment.as_bytes())
 }
@@ -153,7 +153,7 @@ fn trim(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
         })?;
     let after = if from.is_empty() { Bytes::from(at(from_time)) } else { from };
     let until = at(to_time);
-    // Unlike in a listing, entries of the last moment belong to it.
+    // Unlike in a listing, entries of the end time are included.
     let goes = |key: &Bytes| if to.is_empty() { compared(key, &until).is_le() } else { *key <= to };
     let (found, _) = object.values(&after, PREFIX.as_bytes(), ENTRIES_MAX)?;
     let gone: Vec<Bytes> = found.into_keys().take_while(goes).collect();

@@ -1,8 +1,9 @@
-//! Object classes: methods that run where the object is, called by name (CALL).
+//! Object classes: methods that run at the object, called by name (CALL).
 //!
-//! A class is a file with a table of [`Method`]s; [`CLASSES`] lists them all. A method works on its object
-//! through a [`Handle`], whose calls are the operations of a request: it reads what was there before the
-//! request, and all that it changes happens together with what else the request does, or not at all.
+//! A class is a file with a table of [`Method`]s; [`CLASSES`] lists them all. A method accesses its
+//! object through a [`Handle`], whose calls are the operations of a request. The method reads the
+//! object's state from before the request, and all its changes happen together with the request's other
+//! changes, or not at all.
 
 mod handle;
 mod hello;
@@ -21,7 +22,7 @@ use loligo_cephx::caps::ClassCall;
 use crate::errno::Errno;
 pub(crate) use handle::{Handle, Object};
 
-/// What a method comes to: a result of 0 or more, and its output.
+/// The result of a method: 0 or more, and its output; or an error.
 type Outcome = Result<(i32, Bytes), Errno>;
 
 /// A class.
@@ -51,7 +52,7 @@ static CLASSES: &[&Class] = &[
     &version::CLASS,
 ];
 
-/// Classes that a general `x` in a capability covers (`osd_class_default_list`). Release 16 lists these.
+/// Classes that a general `x` in a capability covers (`osd_class_default_list`), as in release 16.
 const DEFAULT: &[&str] = &[
     "cephfs",
     "hello",
@@ -86,10 +87,10 @@ const fn rw(name: &'static str, run: fn(&mut Handle<'_>, &[u8]) -> Outcome) -> M
     Method { name, read: true, write: true, run }
 }
 
-/// A method that has nothing to say but that it went well.
+/// The result of a method that returns nothing but success.
 const DONE: Outcome = Ok((0, Bytes::new()));
 
-/// An output.
+/// The result of a method that returns an output.
 fn give(data: Bytes) -> Outcome {
     Ok((0, data))
 }
@@ -99,12 +100,12 @@ fn find(class: &[u8], method: &[u8]) -> Option<(&'static Class, &'static Method)
     Some((class, class.methods.iter().find(|known| known.name.as_bytes() == method)?))
 }
 
-/// The method of this name.
+/// Looks up a method by name.
 pub(crate) fn method(class: &[u8], method: &[u8]) -> Option<&'static Method> {
     find(class, method).map(|(_, method)| method)
 }
 
-/// Some class and one of its methods, whatever the numbers are: for fuzzing.
+/// Maps any two numbers to a class and one of its methods, for fuzzing.
 pub(crate) fn nth(class: usize, method: usize) -> (&'static str, &'static str) {
     let class = CLASSES[class % CLASSES.len()];
     (class.name, class.methods[method % class.methods.len()].name)
@@ -115,7 +116,7 @@ pub(crate) fn has_filter(name: &[u8]) -> bool {
     name == hello::FILTER
 }
 
-/// What a call of a method needs to be allowed.
+/// The permissions a call of a method needs.
 pub(crate) fn call(class: &[u8], method: &[u8]) -> Option<ClassCall<'static>> {
     let (class, method) = find(class, method)?;
     Some(ClassCall {

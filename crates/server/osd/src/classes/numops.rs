@@ -1,4 +1,4 @@
-//! Class `numops`: arithmetic on a number that is kept as text under a key (`src/cls/numops`).
+//! Class `numops`: arithmetic on a number stored as text under a key (`src/cls/numops`).
 
 use az::SaturatingAs as _;
 use bytes::Bytes;
@@ -9,9 +9,9 @@ use crate::errno::Errno;
 
 pub(super) static CLASS: Class = Class { name: "numops", methods: &[rw("add", add), rw("mul", multiply)] };
 
-/// Digits that are kept.
+/// Significant digits stored.
 const DIGITS: usize = 10;
-/// What is kept is no number.
+/// The stored value is not a number.
 const EBADMSG: Errno = Errno(74);
 
 fn add(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
@@ -28,7 +28,7 @@ fn change(object: &mut Handle<'_>, input: &[u8], to: impl Fn(f64, f64) -> f64) -
     let given = number(&given).ok_or(Errno::EINVAL)?;
     let stored = match object.value(&key) {
         Ok(value) => number(&value).ok_or(EBADMSG)?,
-        // What is not there counts as nothing, also where there is no object.
+        // A missing key counts as 0, also if the object does not exist.
         Err(Errno::ENOENT) => 0.0,
         Err(errno) => return Err(errno),
     };
@@ -36,14 +36,14 @@ fn change(object: &mut Handle<'_>, input: &[u8], to: impl Fn(f64, f64) -> f64) -
     DONE
 }
 
-/// A number as C's `strtod` reads it, of which the whole text must be.
+/// Parses a number as C's `strtod` does; the whole text must be a number.
 fn number(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?.trim_start();
     if text.is_empty() { Some(0.0) } else { text.parse().ok() }
 }
 
-/// As C++ writes a number with ten digits: without needless zeros, with an exponent only if it is very large
-/// or small.
+/// Formats a number as C++ does with ten digits: without trailing zeros, and with an exponent only if it
+/// is very large or small.
 fn shown(number: f64) -> String {
     let scientific = format!("{number:.*e}", DIGITS - 1);
     let Some((digits, exponent)) = scientific.split_once('e') else {

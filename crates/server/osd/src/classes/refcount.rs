@@ -1,5 +1,5 @@
-//! Class `refcount`: an object that goes with its last reference (`src/cls/refcount`). References are tags in
-//! an attribute.
+//! Class `refcount`: an object that is removed with its last reference (`src/cls/refcount`). References
+//! are tags in an attribute.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,13 +14,13 @@ pub(super) static CLASS: Class =
 
 const ATTRIBUTE: &str = "refcount";
 
-/// The reference of an object that never heard of references.
+/// The reference of an object without a stored set of references.
 const WILDCARD: Bytes = Bytes::new();
 
 #[derive(Default)]
 struct Refs {
     refs: BTreeMap<Bytes, bool>,
-    /// Tags that were given up; giving one up again does nothing.
+    /// Tags that were released; releasing one again does nothing.
     retired: BTreeSet<Bytes>,
 }
 
@@ -58,7 +58,7 @@ fn store(object: &mut Handle<'_>, refs: &Refs) -> Outcome {
     DONE
 }
 
-/// A tag, and whether an object without references has one implicitly.
+/// Decodes a tag, and whether an object without references has an implicit one.
 fn tag(input: &[u8]) -> Result<(Bytes, bool), Errno> {
     Ok(Reader::new(input).versioned("cls_refcount_op", 1, 1, |r, _| Ok((r.get()?, r.bool()?)))?)
 }

@@ -1,4 +1,4 @@
-//! What classes keep in an object's map: encoded values under keys.
+//! Encoded values that classes store under keys of an object's omap.
 
 use bytes::Bytes;
 use loligo_wire::{Decode, Encode, Reader};
@@ -10,7 +10,7 @@ use crate::errno::Errno;
 /// Keys that [`Handle::each`] reads in one operation.
 const KEYS_AT_A_TIME: u64 = 1024;
 
-/// A part of an object's map.
+/// A part of an object's omap.
 #[derive(Default)]
 pub(super) struct Page {
     /// Keys and values, in order.
@@ -20,7 +20,7 @@ pub(super) struct Page {
 }
 
 impl Handle<'_> {
-    /// Bytes of the object; `ENOENT` if there is none.
+    /// The object's size in bytes; `ENOENT` if it does not exist.
     pub(super) fn size(&mut self) -> Result<u64, Errno> {
         self.stat().map(|(size, _)| size)
     }
@@ -29,18 +29,18 @@ impl Handle<'_> {
         self.stat().map(drop)
     }
 
-    /// What is encoded under a key; `ENOENT` if there is nothing, `EIO` if it is something else.
+    /// Decodes the value of a key; `ENOENT` if there is none, `EIO` if it cannot be decoded.
     pub(super) fn get<T: Decode>(&mut self, key: impl AsRef<[u8]>) -> Result<T, Errno> {
         let value = self.value(key.as_ref())?;
         decoded(&value)
     }
 
-    /// The same, `None` if there is nothing.
+    /// Decodes the value of a key; `None` if there is none.
     pub(super) fn find<T: Decode>(&mut self, key: impl AsRef<[u8]>) -> Result<Option<T>, Errno> {
         some(self.get(key))
     }
 
-    /// Whether there is anything under a key.
+    /// Whether a key exists.
     pub(super) fn has(&mut self, key: impl AsRef<[u8]>) -> Result<bool, Errno> {
         some(self.value(key.as_ref())).map(|found| found.is_some())
     }
@@ -53,20 +53,19 @@ impl Handle<'_> {
         self.set_values(pairs.iter().cloned().collect())
     }
 
-    /// Removes a key, if it is there.
+    /// Removes a key if it exists.
     pub(super) fn unset(&mut self, key: impl AsRef<[u8]>) -> Result<(), Errno> {
         self.remove_value(key.as_ref())
     }
 
-    /// At most `max` pairs behind the key `after` whose keys begin with `prefix`. The OSD's own limit may end
-    /// it earlier.
+    /// At most `max` pairs after the key `after` whose keys begin with `prefix`. The OSD's own limit may
+    /// end the page earlier.
     pub(super) fn page(&mut self, after: &[u8], prefix: &[u8], max: u64) -> Result<Page, Errno> {
         let (pairs, more): (Pairs, bool) = self.values(after, prefix, max)?;
         Ok(Page { pairs: pairs.into_iter().collect(), more })
     }
 
-    /// All pairs behind the key `after` whose keys begin with `prefix`, one after the other, until `each`
-    /// fails.
+    /// Calls `each` for all pairs after the key `after` whose keys begin with `prefix`, until it fails.
     pub(super) fn each(
         &mut self,
         after: &[u8],
@@ -85,12 +84,12 @@ impl Handle<'_> {
     }
 }
 
-/// What was stored must be what this class stores.
+/// Decodes a stored value; EIO if it is not of this type.
 pub(super) fn decoded<T: Decode>(stored: &[u8]) -> Result<T, Errno> {
     Reader::new(stored).get().map_err(|_| Errno::EIO)
 }
 
-/// `None` for what does not exist.
+/// Maps ENOENT to `None`.
 pub(super) fn some<T>(found: Result<T, Errno>) -> Result<Option<T>, Errno> {
     match found {
         Ok(found) => Ok(Some(found)),

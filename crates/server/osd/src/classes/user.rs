@@ -19,10 +19,10 @@ pub(super) static CLASS: Class = Class {
     ],
 };
 
-/// Buckets in one answer.
+/// Buckets in one reply.
 const ENTRIES_MAX: u64 = 1000;
 
-/// A bucket: its name, and the rest of its encoding as it came.
+/// A bucket: its name, and the rest of its encoding unchanged.
 #[derive(Clone)]
 struct Bucket {
     name: Bytes,
@@ -60,7 +60,7 @@ struct Entry {
     size_rounded: u64,
     creation_time: UTime,
     count: u64,
-    /// Whether it is part of the sums.
+    /// Whether it is included in the sums.
     synced: bool,
 }
 
@@ -184,7 +184,8 @@ fn set_buckets(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
         let name = update.bucket.name.clone();
         let old = match entry(object, &name)? {
             Some(old) => old,
-            // One that claims to be part of the sums already is taken out of them below, as by stock OSDs.
+            // An entry that claims to be included in the sums is subtracted from them below, as stock
+            // OSDs do.
             None if add => update.clone(),
             None => continue, // removed meanwhile
         };
@@ -257,7 +258,7 @@ fn get_header(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     give(w.into_bytes())
 }
 
-/// Adds up a page of buckets; the last key if there are more.
+/// Adds up a page of buckets; returns the last key if there are more.
 fn add_up(object: &mut Handle<'_>, after: &[u8], stats: &mut Stats) -> Result<Option<Bytes>, Errno> {
     let (found, more) = object.values(after, b"", ENTRIES_MAX)?;
     let mut last = None;

@@ -1,5 +1,5 @@
-//! Class `version`: a version of an object that its users count themselves (`src/cls/version`), with a tag
-//! that tells one life of the object from another.
+//! Class `version`: an object version that its users count (`src/cls/version`), with a tag that
+//! distinguishes one incarnation of the object from another.
 
 use bytes::Bytes;
 use loligo_wire::{Decode, DecodeError, Encode, Reader, Writer};
@@ -43,7 +43,7 @@ impl Decode for Version {
     }
 }
 
-/// What a version is compared with, and how (`VER_COND_*`).
+/// A condition on a version, and the kind of comparison (`VER_COND_*`).
 struct Condition {
     with: Version,
     how: u32,
@@ -91,8 +91,7 @@ fn set(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     store(object, &version)
 }
 
-/// A version and the conditions that must hold for it. `inc` alone has a version that nobody looks at; so it
-/// is in Ceph.
+/// Decodes a version and the conditions. The version is ignored, as in Ceph.
 fn conditions(input: &[u8]) -> Result<Vec<Condition>, Errno> {
     Ok(Reader::new(input).versioned("cls_version_inc_op", 1, 1, |r, _| {
         r.get::<Version>()?;

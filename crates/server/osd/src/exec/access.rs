@@ -1,4 +1,4 @@
-//! What a request needs to be allowed.
+//! The permissions a request needs.
 
 use loligo_cephx::caps::{Access, ClassCall};
 use loligo_wire::message::osd::{MOSDOp, OpCode, WatchArgs};
@@ -7,18 +7,18 @@ use smallvec::SmallVec;
 use crate::classes;
 use crate::errno::Errno;
 
-/// What a request does to its object.
+/// The kinds of access a request needs to its object.
 #[derive(Default)]
 pub(crate) struct Needs {
-    /// What its operations need themselves.
+    /// The access that its operations need.
     pub(crate) access: Access,
-    /// What methods of object classes it calls.
+    /// The object class methods it calls.
     pub(crate) calls: SmallVec<[ClassCall<'static>; 1]>,
 }
 
 impl Needs {
     /// # Errors
-    /// EOPNOTSUPP if it calls what there is not.
+    /// EOPNOTSUPP if it calls a method that does not exist.
     pub(crate) fn of(op: &MOSDOp) -> Result<Self, Errno> {
         let mut needs = Self::default();
         for op in &op.ops {
@@ -27,7 +27,7 @@ impl Needs {
                 needs.calls.push(classes::call(&input.class, &input.method).ok_or(Errno::EOPNOTSUPP)?);
                 continue;
             }
-            // A sign of life changes nothing; whoever watches learns whether he did so before.
+            // A ping changes nothing; its result tells whether the client still watches the object.
             let watches = op.code == OpCode::WATCH;
             let pings = watches && op.watch_args().op == WatchArgs::PING;
             needs.access.read |= op.code.is_read() || watches;
@@ -36,7 +36,7 @@ impl Needs {
         Ok(needs)
     }
 
-    /// Whether it may change the object.
+    /// Whether the request may change the object.
     pub(crate) fn writes(&self) -> bool {
         self.access.write || self.calls.iter().any(|call| call.write)
     }

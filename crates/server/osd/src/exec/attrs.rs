@@ -10,7 +10,7 @@ use loligo_wire::{Encode, Reader};
 use super::execution::{DONE, Execution, Output};
 use crate::errno::Errno;
 
-/// What it costs to pass by one other attribute.
+/// The cost of passing one other attribute.
 const ENTRY_COST: u64 = 32;
 
 impl<'a> Execution<'a> {
@@ -21,7 +21,7 @@ impl<'a> Execution<'a> {
 
     pub(super) fn xattrs(&mut self) -> Output {
         let view = self.stored()?;
-        // Taken, and packed.
+        // The attributes are read and then encoded.
         self.context.spend(2 * view.xattr_bytes())?;
         let all = self.context.fetches.now(|| view.xattrs())?;
         let all = all.into_iter().filter(|(name, _)| !is_own(name));
@@ -32,7 +32,7 @@ impl<'a> Execution<'a> {
     pub(super) fn compare_xattr(&mut self, op: &OsdOp) -> Output {
         let args = op.xattr_args();
         let (name, given) = op.xattr_input()?;
-        // An attribute that is not there compares as an empty one.
+        // A missing attribute compares as an empty one.
         let stored = self.value(&name)?.unwrap_or_default();
         let ordering = match args.cmp_mode {
             XattrArgs::MODE_STRING => given[..].cmp(&stored[..]),
@@ -51,10 +51,10 @@ impl<'a> Execution<'a> {
         self.context.works(op.data.len() as u64)?;
         self.spend_on_place()?;
         if is_own(&name) {
-            return Err(Errno::EINVAL); // which no library lets a program ask for
+            return Err(Errno::EINVAL); // no client library lets a program name such an attribute
         }
-        // In a stock OSD the attribute without a name is its own record of the object, which it writes again
-        // at once.
+        // In a stock OSD the attribute without a name is its own record of the object, which it writes
+        // again at once.
         self.make(if name.is_empty() { Change::Create } else { Change::SetXattr { name, value } });
         DONE
     }
@@ -70,8 +70,8 @@ impl<'a> Execution<'a> {
         DONE
     }
 
-    /// Counts what it costs to put an attribute among the others, or to take it out: stores keep them in one
-    /// sorted list, so that it grows with those that were there and those that the request has set before.
+    /// Counts the cost of inserting or removing an attribute. Stores keep attributes in one sorted list,
+    /// so the cost grows with the stored attributes and the request's earlier changes.
     fn spend_on_place(&mut self) -> Result<(), Errno> {
         let stored = self.view.as_ref().map_or(0, |view| view.xattr_bytes());
         self.context.spend(stored + self.changes.len() as u64 * ENTRY_COST)
@@ -88,14 +88,14 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// Whether an attribute is one in which the OSD keeps what it knows of the object. Clients do not see it.
+/// Whether an attribute holds the OSD's own state of the object. Clients do not see such attributes.
 pub(super) fn is_own(name: &[u8]) -> bool {
     name.first() == Some(&0)
 }
 
-/// The number that an attribute's text begins with, as C's `strtoull` reads it.
+/// The number at the beginning of an attribute's text, as C's `strtoull` reads it.
 fn number(text: &[u8]) -> u64 {
-    let text = text.trim_ascii_start(); // \v, which C skips too, is no number's beginning in practice
+    let text = text.trim_ascii_start(); // C also skips \v, which does not occur in practice
     let (negative, digits) = match text {
         [b'-', rest @ ..] => (true, rest),
         [b'+', rest @ ..] => (false, rest),

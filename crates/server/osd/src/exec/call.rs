@@ -8,8 +8,8 @@ use super::execution::{Execution, Output};
 use crate::classes::{self, Handle, Object};
 use crate::errno::Errno;
 
-/// What a call of a method costs beside the operations that the method asks for, its input and its output:
-/// what it reads is decoded, what it answers encoded.
+/// The cost of a method call beside its operations, its input and its output: its input is decoded and
+/// its output encoded.
 const METHOD_COST: u64 = 1024;
 
 impl Execution<'_> {
@@ -20,7 +20,7 @@ impl Execution<'_> {
         self.user_modify |= method.write;
         let output = (method.run)(&mut Handle::new(self, method), &input.input);
         if self.context.fetches.waiting() {
-            return Err(Errno::EIO); // whatever the method made of it: it runs again
+            return Err(Errno::EIO); // whatever the method returned: it runs again
         }
         let (result, data) = output?;
         self.spend(data.len() as u64)?;

@@ -1,4 +1,4 @@
-//! CHECKSUM: sums of parts of an object, computed where the object is.
+//! CHECKSUM: computes checksums of parts of an object at the OSD.
 
 use az::SaturatingAs as _;
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use xxhash_rust::{xxh32::xxh32, xxh64::xxh64};
 use super::execution::{DONE, Execution, Output};
 use crate::errno::Errno;
 
-/// What a sum costs beside the bytes that it is of.
+/// The cost of a checksum beside its input bytes.
 const SUM_COST: u64 = 32;
 
 impl Execution<'_> {
@@ -31,7 +31,7 @@ impl Execution<'_> {
                 return Err(Errno::EINVAL);
             }
         }
-        // The sums themselves are what many small parts cost.
+        // With many small parts the checksums themselves are the cost.
         self.context.spend(len.checked_div(chunk).unwrap_or(1).saturating_mul(SUM_COST))?;
         let sum = sum_of(args.kind, &mut Reader::new(&op.data))?;
         let data = if len > 0 {
@@ -41,7 +41,7 @@ impl Execution<'_> {
             Bytes::new()
         };
         if data.len() as u64 != len {
-            return Err(Errno::EINVAL); // the request has changed the size, and reads see what was before
+            return Err(Errno::EINVAL); // the request has changed the size, and reads see the old one
         }
         let chunk = (if chunk > 0 { chunk } else { len.max(1) }).saturating_as::<usize>();
         let mut w = Writer::new();
@@ -51,10 +51,10 @@ impl Execution<'_> {
     }
 }
 
-/// Appends the sum of some bytes.
+/// Appends the checksum of some bytes.
 type Sum = Box<dyn Fn(&[u8], &mut Writer)>;
 
-/// What appends the sum of some bytes, begun with the value that the request gives.
+/// Returns a function that appends checksums, seeded with the value from the request.
 fn sum_of(kind: u8, seed: &mut Reader<'_>) -> Result<Sum, Errno> {
     Ok(match kind {
         ChecksumArgs::XXHASH32 => {

@@ -1,7 +1,8 @@
-//! COPY_FROM: makes an object what another one is, which may lie in another placement group or pool.
+//! COPY_FROM: makes an object a copy of another one, which may be in another placement group or pool.
 //!
-//! A stock OSD asks the source's OSD in pieces. Here the source is a view of an object of the same process,
-//! so the copy is one moment of the source, and nobody waits for the source's placement group.
+//! A stock OSD reads the source from its OSD in pieces. Here the source is a view of an object in the
+//! same process, so the copy shows the source at one point in time, and no request waits for the
+//! source's placement group.
 
 use std::sync::Arc;
 
@@ -14,21 +15,21 @@ use super::execution::{DONE, Execution, Output};
 use super::snap_set::{SnapSet, Then};
 use crate::errno::Errno;
 
-/// The request says what the last truncation was (`CEPH_OSD_COPY_FROM_FLAG_TRUNCATE_SEQ`).
+/// The request contains the truncation state (`CEPH_OSD_COPY_FROM_FLAG_TRUNCATE_SEQ`).
 const TRUNCATE_SEQ: u8 = 64;
-/// What it costs to take a pair of an omap along, beside its bytes.
+/// The cost of copying an omap pair, beside its bytes.
 const PAIR_COST: u64 = 128;
-/// Bytes of an omap that are taken at once.
+/// Bytes of an omap copied at once.
 const OMAP_PAGE: usize = 1 << 20;
 
-/// An object that an operation reads beside the request's own.
+/// An object that an operation reads beside the request's own object.
 pub(crate) struct Source {
     pub(crate) locator: ObjectLocator,
     pub(crate) name: Bytes,
 }
 
-/// The object that an operation copies, if it copies one and says which. These are the only operations that
-/// read an object of another name.
+/// The source of a copy operation, if its arguments can be decoded. Only copy operations read an object
+/// of another name.
 pub(crate) fn source_of(op: &OsdOp) -> Option<Source> {
     if !matches!(op.code, OpCode::COPY_FROM | OpCode::COPY_FROM2) {
         return None;
@@ -67,7 +68,7 @@ impl Execution<'_> {
         locator.pool == self.context.pool && snap == SnapId::HEAD && same_name
     }
 
-    /// The object to copy, if it has the version that is wanted.
+    /// Returns the object to copy if it has the wanted version.
     fn source(
         &self,
         locator: &ObjectLocator,
@@ -84,7 +85,7 @@ impl Execution<'_> {
         }
     }
 
-    /// Another object, as it is or was at a snapshot.
+    /// Returns another object, current or as of a snapshot.
     fn object_then(
         &self,
         locator: &ObjectLocator,
@@ -101,7 +102,7 @@ impl Execution<'_> {
             let collection = places.collection(locator.pool, hash);
             collection.map_or(Fetch::Now(None), |collection| collection.object(oid))
         };
-        // Remembered, since a repetition of this request must copy the same.
+        // Remembered, since a repeated execution of this request must copy the same object.
         let found = fetches.once(|| look(head))?.ok_or(Errno::ENOENT)?;
         if snap == SnapId::HEAD {
             return if found.info().whiteout { Err(Errno::ENOENT) } else { Ok(found) };
@@ -119,7 +120,7 @@ impl Execution<'_> {
         }
     }
 
-    /// Makes data, attributes and omap those of another object.
+    /// Replaces data, attributes and omap by those of another object.
     fn take_over(&mut self, source: &dyn ObjectView) -> Result<(), Errno> {
         let (fetches, size) = (&self.context.fetches, source.size());
         self.context.limits.check_range(0, size)?;
@@ -158,9 +159,9 @@ impl Execution<'_> {
         Ok(())
     }
 
-    /// Whether there was anything. A stock OSD, too, takes along what a listing shows, which the empty key is
-    /// not part of, and a map without pairs and header does not make one (`fill_in_copy_get` and
-    /// `process_copy_chunk` in `PrimaryLogPG.cc`).
+    /// Copies the omap's pairs; returns whether there were any. As in a stock OSD, the copied pairs are
+    /// those a listing shows, which excludes the empty key, and an omap without pairs and header is not
+    /// created (`fill_in_copy_get` and `process_copy_chunk` in `PrimaryLogPG.cc`).
     fn take_over_omap(
         &mut self,
         source: &dyn ObjectView,
@@ -193,8 +194,8 @@ impl Execution<'_> {
 
 #[cfg(test)]
 mod tests {
-    //! Goal: a copy has all that its source has, and nothing that was there before. Method: two pools of a
-    //! store in memory, asked without a network.
+    //! Goal: a copy has all of its source's content and nothing of its own previous content. Method: two
+    //! pools of a store in memory, used without a network.
 
     use std::collections::BTreeMap;
 

@@ -12,10 +12,10 @@ use crate::errno::Errno;
 /// The result of a comparison that differs at an offset is −(this + offset).
 const MISMATCH_BASE: u64 = 4095;
 
-/// What a range costs in the answer of a read of ranges.
+/// The bytes of a range in the reply of a sparse read.
 const EXTENT_LEN: u64 = 16;
 
-/// What it costs to find it.
+/// The cost of finding a range.
 const EXTENT_COST: u64 = 64;
 
 /// Pairs are removed faster than their bytes are copied, by this factor.
@@ -35,20 +35,20 @@ impl<'a> Execution<'a> {
         Ok((0, self.bytes(extent.offset, len)?))
     }
 
-    /// The size that a reader sees who knows of a truncation that has not arrived here yet.
+    /// The size seen by a reader that knows of a truncation which has not arrived here yet.
     fn size_for_read(&self, extent: Extent) -> u64 {
         let cut = self.info.truncate_seq < extent.truncate_seq
             && extent.offset.wrapping_add(extent.length) > extent.truncate_size;
         if cut { self.size.min(extent.truncate_size) } else { self.size }
     }
 
-    /// What knows of a truncation that has not arrived here yet is answered as releases from 18 on answer it;
-    /// 16 refuses it.
+    /// If the reader knows of a truncation that has not arrived here yet, the reply is that of releases
+    /// from 18 on; release 16 refuses the request.
     pub(super) fn sparse_read(&mut self, op: &OsdOp) -> Output {
         let extent = current(op);
         let size = self.size_for_read(extent);
         let length = extent.length.min(size.saturating_sub(extent.offset));
-        // An erasure-coded pool knows no holes.
+        // An erasure-coded pool has no holes.
         let extents = match self.context.rules.is_erasure() {
             true => (length > 0).then_some((extent.offset, length)).into_iter().collect(),
             false => self.extents(Extent { length, ..extent })?,
@@ -81,7 +81,7 @@ impl<'a> Execution<'a> {
         let extent = current(op);
         let size = self.size_for_compare(extent);
         let len = extent.length.min(size.saturating_sub(extent.offset));
-        // No more is compared than was sent.
+        // No more bytes are compared than were sent.
         let stored = self.bytes(extent.offset, len.min(op.data.len() as u64))?;
         match difference(&op.data, &stored) {
             None => DONE,
@@ -114,7 +114,7 @@ impl<'a> Execution<'a> {
         let mut data = op.data.clone();
         let known = self.info.truncate_seq;
         if known > extent.truncate_seq && extent.offset.saturating_add(extent.length) > self.size {
-            // Sent before a truncation that is done already: nothing may appear behind the new end.
+            // Sent before a truncation that was already applied: no data may appear beyond the new end.
             let kept = self.size.saturating_sub(extent.offset).min(extent.length);
             data.truncate(kept.saturating_as::<usize>());
         }
@@ -124,10 +124,10 @@ impl<'a> Execution<'a> {
         self.put(extent.offset, data)
     }
 
-    /// A write that overtook the truncation which its sender had seen: does that now.
+    /// Applies the truncation that a write's sender knew of and that the write has overtaken.
     fn truncate_before_write(&mut self, extent: Extent) -> Result<(), Errno> {
         if self.exists {
-            // Unlike a stock OSD, which would believe any size.
+            // Unlike a stock OSD, which accepts any size.
             self.context.limits.check_range(0, extent.truncate_size)?;
             self.resize(extent.truncate_size);
         }
@@ -171,7 +171,7 @@ impl<'a> Execution<'a> {
             self.make(Change::Write { offset, data });
             self.changes.extend(crc.map(|crc| Change::NoteCrc { crc }));
         } else if offset > self.size {
-            // Nothing to write, but the object reaches to the offset.
+            // There is nothing to write, but the object is extended to the offset.
             self.resize(offset);
         } else {
             self.make(Change::Create);
@@ -187,7 +187,8 @@ impl<'a> Execution<'a> {
         self.context.limits.check_range(0, len)?;
         self.context.works(len)?;
         if len == 0 && self.size == 0 && (self.exists || self.info.whiteout) {
-            // Not even a new version, and a whiteout stays one unless something else changes it.
+            // Not even a new version is given, and a whiteout stays one unless another operation changes
+            // it.
             (self.exists, self.info.whiteout) = (true, false);
             return DONE;
         }
@@ -198,7 +199,7 @@ impl<'a> Execution<'a> {
         DONE
     }
 
-    /// The checksum that came along with `data`, which is all the data of the request.
+    /// The checksum sent with `data`, if that is all the data of the request.
     fn crc_of_input(&self, data: &Bytes) -> Option<u32> {
         let is_all = !self.is_nested && data.len() == self.context.data_len;
         self.context.data_crc.filter(|_| is_all)
@@ -217,13 +218,13 @@ impl<'a> Execution<'a> {
             return Err(Errno::EEXIST);
         }
         if !op.data.is_empty() {
-            // A category, which old clients send and nobody has looked at since.
+            // A category, which old clients send and which is ignored.
             Reader::new(&op.data).blob()?;
         }
         self.touch()
     }
 
-    /// Makes the object if it does not exist, and gives it a new version in any case.
+    /// Creates the object if it does not exist, and gives it a new version in any case.
     pub(super) fn touch(&mut self) -> Output {
         self.make(Change::Create);
         DONE
@@ -245,15 +246,15 @@ impl<'a> Execution<'a> {
         self.forget_watchers()?;
         self.info.whiteout = stays;
         if stays {
-            // That it has a map is not forgotten, though nothing is left of it, as in a stock OSD: the next
+            // `has_omap` is kept although the whiteout has no omap, as in a stock OSD: the next
             // OMAPCLEAR is a change.
             self.changes.push(Change::Create);
         }
         DONE
     }
 
-    /// Counts what it costs to remove the object's attributes and its map, or a part of that map: how large
-    /// the part is is known only when it is gone.
+    /// Counts the work of removing the object's attributes and omap, or a part of the omap, whose size
+    /// is known only after its removal.
     pub(super) fn works_on_removal(&self) -> Result<(), Errno> {
         let all = self.view.as_ref().map_or(0, |view| view.cloned_bytes());
         self.context.works(all / REMOVAL_SHARE)
@@ -296,7 +297,7 @@ impl<'a> Execution<'a> {
     pub(super) fn zero(&mut self, op: &OsdOp) -> Output {
         let extent = current(op);
         let limit = self.context.limits.object_bytes;
-        // An object that was removed for its snapshots counts as one of no length here, as in a stock OSD.
+        // A whiteout counts as an object of length 0 here, as in a stock OSD.
         let is_there = self.exists || self.info.whiteout;
         let reaches_end = is_there
             && extent.offset < limit
@@ -309,7 +310,7 @@ impl<'a> Execution<'a> {
             return self.truncate_to(extent);
         }
         self.context.limits.check_range(extent.offset, extent.length)?;
-        // At a length of 0 a stock OSD aborts.
+        // With a length of 0 a stock OSD aborts.
         if self.exists && extent.length > 0 {
             self.modified.insert(extent.offset, extent.length);
             self.changes.push(Change::Zero { offset: extent.offset, len: extent.length });
@@ -317,7 +318,7 @@ impl<'a> Execution<'a> {
         DONE
     }
 
-    /// The bytes of a range as they were before the request, as far as the object reaches.
+    /// The bytes of a range before the request, up to the object's end.
     pub(super) fn bytes(&mut self, offset: u64, len: u64) -> Result<Bytes, Errno> {
         let Some(view) = &self.view else {
             return Ok(Bytes::new());
@@ -334,7 +335,8 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// Where bytes differ first from stored ones; what lies behind the object's end compares as zeros.
+/// The first offset at which `given` differs from `stored`; bytes beyond the object's end compare as
+/// zeros.
 fn difference(given: &[u8], stored: &[u8]) -> Option<usize> {
     let both = given.len().min(stored.len());
     let differs = |at: usize| given.get(at) != stored.get(at);
@@ -345,7 +347,8 @@ fn difference(given: &[u8], stored: &[u8]) -> Option<usize> {
     Some(both + behind)
 }
 
-/// The range of an operation. What old CephFS clients send for "never truncated" is the same as nothing.
+/// The range of an operation. The values old CephFS clients send for "never truncated" are normalized to
+/// zeros.
 fn current(op: &OsdOp) -> Extent {
     let extent = op.extent();
     if extent.truncate_seq == 1 && extent.truncate_size == u64::MAX {
@@ -354,7 +357,7 @@ fn current(op: &OsdOp) -> Extent {
     extent
 }
 
-/// One buffer, copied only if there are several.
+/// Joins the buffers; copies only if there are several.
 fn joined(mut data: Data) -> Bytes {
     match data.len() {
         0 => Bytes::new(),

@@ -1,4 +1,4 @@
-//! What a request may ask of its map, and of objects of other placement groups.
+//! The parts of the map, and the objects of other placement groups, that a request may read.
 
 use loligo_maps::PgPool;
 use loligo_store::Collection;
@@ -6,20 +6,20 @@ use loligo_wire::{OsdId, PgId, PoolId, SnapId};
 
 use crate::filing::Cut;
 
-/// All pools of a map, and where their objects are.
+/// All pools of a map and the positions of their objects.
 pub(crate) trait Elsewhere: Send + Sync {
-    /// What the map says of a pool.
+    /// The map's entry of a pool.
     fn facts(&self, pool: PoolId) -> Option<&PgPool>;
 
     /// How the pool's objects are filed.
     fn filed(&self, pool: PoolId) -> Option<Cut>;
 
-    /// The collection that has the objects of this hash, if there ever were any.
+    /// The collection for objects of this hash, if its slot is opened.
     fn collection(&self, pool: PoolId, hash: u32) -> Option<&dyn Collection>;
 
     /// Whether a snapshot of a pool is being removed.
     fn is_removed(&self, pool: PoolId, snap: SnapId) -> bool;
 
-    /// The OSD that requests for a placement group go to.
+    /// The primary OSD for a placement group's requests.
     fn acting_primary(&self, pg: PgId) -> Option<OsdId>;
 }

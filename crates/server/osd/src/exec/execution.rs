@@ -1,4 +1,4 @@
-//! The operations of one request, one after the other.
+//! Runs the operations of one request in order.
 
 use std::sync::Arc;
 
@@ -18,63 +18,65 @@ use crate::watch::{Effects, Load, Watchers};
 /// The result and output of one operation.
 pub(crate) type Output = Result<(i32, Bytes), Errno>;
 
-/// An operation that says nothing but that it went well.
+/// The output of an operation that returns nothing but success.
 pub(crate) const DONE: Output = Ok((0, Bytes::new()));
 
-/// What an operation costs beside what it reads and makes.
+/// The cost of an operation beside the bytes it reads and makes.
 const OP_COST: u64 = 64;
-/// What one that changes the object costs more, however little it changes: the store looks for the place,
-/// splits and joins what is there.
+/// The extra cost of an operation that changes the object, however small the change: the store finds the
+/// position and splits and joins stored extents.
 pub(super) const CHANGE_COST: u64 = 1024;
 
-/// Results and outputs, in the order of the operations; shorter than they are if one failed.
+/// Results and outputs in the order of the operations; fewer than the operations if one failed.
 pub(super) type Outputs = SmallVec<[(i32, Bytes); 2]>;
 
-/// The state in which a request's operations find the object.
+/// The state of the object during a request's operations.
 pub(crate) struct Execution<'a> {
     pub(crate) context: &'a Context,
     pub(crate) collection: &'a dyn Collection,
-    /// The object: the head, also where a clone is read.
+    /// The object's head, also when a clone is read.
     pub(crate) oid: ObjectRef<'a>,
-    /// The object before the request, which is what every operation reads.
+    /// The object before the request, which every operation reads.
     pub(crate) view: Option<Arc<dyn ObjectView>>,
-    /// Whether it exists by now; a whiteout does not.
+    /// Whether the object exists at this point of the request; a whiteout does not.
     pub(crate) exists: bool,
-    /// How large it is by now.
+    /// Its size at this point.
     pub(super) size: u64,
-    /// What is kept about it by now; the version is still that before the request.
+    /// Its metadata at this point; the version is still that from before the request.
     pub(crate) info: Info,
     pub(crate) changes: SmallVec<[Change<'a>; 2]>,
-    /// Its clones; in a request that reads they are looked up where they are asked for.
+    /// Its clones; read requests look them up when needed.
     pub(super) snaps: SnapSet,
-    /// Bytes that are others by now, or may be.
+    /// Ranges of bytes that the request has, or may have, changed.
     pub(super) modified: Touched,
-    /// Whether users see another version: not if only watches change, or if a copy brings its version along.
+    /// Whether the user-visible version changes: not if only watches change, or if a copy brings its
+    /// source's version.
     pub(super) user_modify: bool,
-    /// Who watched the object before the request, if anybody did.
+    /// The object's watchers before the request, if any.
     pub(crate) watchers: Option<&'a Watchers>,
-    /// What all watches and notifications of the OSD come to; `None` where no client asks.
+    /// The OSD's watch and notification counts; `None` for internal requests.
     pub(crate) load: Option<&'a Load>,
-    /// Where what the request makes is counted; `None` where it makes nothing.
+    /// Counts the bytes the request makes; `None` if it makes none.
     pub(super) made: Option<&'a Arc<Made>>,
-    /// What is to be done for watchers if the request goes well.
+    /// The effects on watches if the request succeeds.
     pub(crate) effects: Option<Box<Effects>>,
-    /// Whether it has rolled back to a clone.
+    /// Whether the request has rolled back to a clone.
     pub(super) rolled_back: bool,
-    /// Whether it failed because of what it was to copy: the placement group's history says nothing of that.
+    /// Whether it failed on the source of a copy; such a request takes no place in the placement group's
+    /// history.
     pub(super) copy_failed: bool,
-    /// When the source of a copy was changed: that comes along.
+    /// The modification time of a copy's source, which the copy gets.
     pub(super) copied_mtime: Option<UTime>,
-    /// The output of the operation that runs, if it fails.
+    /// The output of the running operation if it fails.
     pub(crate) explanation: Bytes,
-    /// The result of the newest operation.
+    /// The result of the latest operation.
     result: i32,
-    /// The newest version of the placement group's objects before the request, as users count.
+    /// The newest user version of the placement group before the request.
     pub(super) user_version: u64,
-    /// Operations that went well or were allowed to fail, those that methods asked for too.
+    /// Operations that succeeded or were allowed to fail, including those that methods ran.
     processed: u64,
-    /// Whether the operation that runs is a part of another one: its data are not those that came with the
-    /// request.
+    /// Whether the running operation is part of another one, so that its data is not the data that came
+    /// with the request.
     pub(super) is_nested: bool,
 }
 
@@ -113,7 +115,7 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// What is kept about the object by now, what is to be done for watchers, and what changes.
+    /// Returns the object's new metadata, the effects on watches, and the changes.
     pub(super) fn into_parts(self) -> (Info, Option<Box<Effects>>, SmallVec<[Change<'a>; 2]>) {
         (self.info, self.effects, self.changes)
     }
@@ -126,11 +128,11 @@ impl<'a> Execution<'a> {
                     self.result = result;
                     outputs.push((result, data));
                 }
-                // Whatever the operation allows: this is no answer.
+                // Not a result, even if the operation may fail: the request waits.
                 Err(errno) if self.context.fetches.waiting() => return Err(errno),
                 Err(errno) => {
                     outputs.push((errno.code(), std::mem::take(&mut self.explanation)));
-                    // What one request may do is no operation's to exceed.
+                    // FAILOK does not cover exceeding the request's budget.
                     if self.context.budget.is_exhausted() || !op.flags.contains(OpFlags::FAILOK) {
                         return Err(errno);
                     }
@@ -142,14 +144,14 @@ impl<'a> Execution<'a> {
         Ok(self.result)
     }
 
-    /// Whether the object takes more room than before.
+    /// Whether the object takes more space than before.
     pub(super) fn grows(&self) -> bool {
         let size_before = self.view.as_ref().map_or(0, |view| view.size());
         let existed = self.view.as_ref().is_some_and(|view| !view.info().whiteout);
         self.size > size_before || (self.exists && !existed)
     }
 
-    /// Runs an operation that a method of an object class, or another operation, asks for.
+    /// Runs an operation on behalf of a class method or of another operation.
     pub(crate) fn nested(&mut self, op: &OsdOp) -> Output {
         let result = std::mem::take(&mut self.result);
         let was_nested = std::mem::replace(&mut self.is_nested, true);
@@ -217,27 +219,27 @@ impl<'a> Execution<'a> {
         }
     }
 
-    /// A name that no other request of the placement group gets. The next one of this request is another as
-    /// soon as an operation was done.
+    /// Returns a name that is unique among the requests of the placement group. Within a request it
+    /// changes with each completed operation.
     pub(super) fn place_in_history(&self) -> String {
         let (version, number) = (self.user_version, self.processed);
         format!("{version}.{number}")
     }
 
-    /// Counts against what one request may do.
+    /// Counts work against the request's budget.
     pub(crate) fn spend(&mut self, bytes: u64) -> Result<(), Errno> {
         self.context.spend(bytes)
     }
 
-    /// Counts bytes that are about to be made, against what all requests may have made at a time. An error
-    /// may mean that the request waits.
+    /// Counts bytes that are about to be made against the bound of all requests. An error may mean that
+    /// the request waits.
     pub(super) fn makes(&self, bytes: u64) -> Result<(), Errno> {
         let Some(made) = self.made else { return Ok(()) };
         self.context.making.add(&self.context.fetches, made, self.context.client, bytes)
     }
 
-    /// An output of an operation that has no result of its own: in a stock OSD the result of the operation
-    /// before it stays, which shows behind a CMPXATTR, whose result is 1.
+    /// The output of an operation without a result of its own. As in a stock OSD, the previous
+    /// operation's result stays, which is visible after a CMPXATTR, whose result is 1.
     pub(crate) fn same_result(&self, data: Bytes) -> Output {
         Ok((self.result, data))
     }
@@ -246,12 +248,13 @@ impl<'a> Execution<'a> {
         if self.exists { Ok(()) } else { Err(Errno::ENOENT) }
     }
 
-    /// The stored object, for what asks the store without looking whether the object exists by now.
+    /// The stored object, for operations that read the store without checking whether the object still
+    /// exists.
     pub(super) fn stored(&self) -> Result<&Arc<dyn ObjectView>, Errno> {
         self.view.as_ref().ok_or(Errno::ENOENT)
     }
 
-    /// A change that makes the object if need be.
+    /// Adds a change that creates the object if needed.
     pub(crate) fn make(&mut self, change: Change<'a>) {
         self.exists = true;
         self.info.whiteout = false;

@@ -1,4 +1,4 @@
-//! Bounds on objects and requests, and the budget of work of a request.
+//! Bounds on objects and requests, and the work budget of a request.
 
 use std::cell::Cell;
 
@@ -7,11 +7,11 @@ use loligo_wire::message::osd::{MOSDOp, ObjectLocator};
 use super::Context;
 use crate::errno::Errno;
 
-/// How large things may be.
+/// Bounds on objects and requests.
 ///
-/// Most are a stock OSD's options with their defaults. One is not: a stock OSD does not bound what a
-/// request's operations read and expand, so that a request of 3 MiB may ask for terabytes. The bound is far
-/// above what a client does that means no harm.
+/// Most are a stock OSD's options with their defaults. One is not: a stock OSD does not bound the bytes
+/// that a request's operations read and expand, so a request of 3 MiB may ask for terabytes. Our bound
+/// is far above the needs of a well-behaved client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// `osd_max_object_size`, in bytes.
@@ -26,18 +26,19 @@ pub struct Limits {
     pub omap_entries: u64,
     /// `osd_max_omap_bytes_per_request`.
     pub omap_bytes: usize,
-    /// `osd_max_pgls`: objects in one answer of a listing.
+    /// `osd_max_pgls`: objects in one reply of a listing.
     pub list_entries: u64,
     /// `osd_max_write_size`, in bytes: the data of a request that writes.
     pub write_bytes: u64,
     /// `osd_max_write_op_reply_len`, in bytes: the output of an operation in a request that writes and asks
     /// for outputs.
     pub write_reply_bytes: usize,
-    /// Operations in a request: as many as the wire can count. librbd reads an image's snapshots by one
-    /// request of four operations for each.
+    /// Operations in a request: as many as the wire format can count. librbd reads an image's snapshots
+    /// with one request of four operations for each.
     pub ops: usize,
-    /// Ours: bytes that a request's operations may read, compare and make out of patterns in all; twice the
-    /// largest object. A request that wants more ends with EMSGSIZE, also if its operations may fail.
+    /// Not a Ceph option: total bytes that a request's operations may read, compare and expand from
+    /// patterns; twice the largest object. A request that exceeds it fails with EMSGSIZE, even if its
+    /// operations may fail.
     pub work_bytes: u64,
 }
 
@@ -60,7 +61,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Whether the request has operations, and not too many.
+    /// Checks that the request has operations, and not too many.
     pub(crate) fn check_count(&self, op: &MOSDOp) -> Result<(), Errno> {
         match op.ops.len() {
             0 => Err(Errno::EINVAL),
@@ -69,12 +70,12 @@ impl Limits {
         }
     }
 
-    /// Whether the request's names are such as objects may have.
+    /// Checks the request's object name, key and namespace.
     pub(crate) fn check_names(&self, op: &MOSDOp) -> Result<(), Errno> {
         self.check_name(&op.locator, &op.oid)
     }
 
-    /// Whether an object may be named so, and so placed.
+    /// Checks an object's name, key and namespace.
     pub(crate) fn check_name(&self, locator: &ObjectLocator, name: &[u8]) -> Result<(), Errno> {
         let fits = name.len() <= self.object_name_len
             && locator.key.len() <= self.object_name_len
@@ -85,42 +86,43 @@ impl Limits {
         if name.is_empty() { Err(Errno::EINVAL) } else { Ok(()) }
     }
 
-    /// Whether a range lies within what an object may be. As in a stock OSD, not even an empty one may begin
-    /// at the end.
+    /// Checks that a range lies within the maximum object size. As in a stock OSD, not even an empty
+    /// range may begin at that size.
     pub(crate) fn check_range(&self, offset: u64, len: u64) -> Result<(), Errno> {
         let fits = offset < self.object_bytes && len <= self.object_bytes - offset;
         if fits { Ok(()) } else { Err(Errno::EFBIG) }
     }
 }
 
-/// More work than this is not done where sockets are read.
+/// More work than this is not done on a thread that reads sockets.
 const HEAVY: u64 = 12 << 20;
-/// How much more than [`Limits::work_bytes`] all executions of one request may spend together: it is executed
-/// again from the start whenever it has waited for the disk.
+/// The factor of [`Limits::work_bytes`] that all executions of one request may spend together: a request
+/// is executed again from the start whenever it has waited for the disk.
 const EXECUTIONS: u64 = 4;
 
-/// What is left of a request's [`Limits::work_bytes`], and how much work it is.
+/// The rest of a request's [`Limits::work_bytes`], and its work so far.
 #[derive(Default)]
 pub(crate) struct Budget {
     left: Cell<u64>,
-    /// What this execution has spent, and what all before it have.
+    /// Bytes spent by this execution, and by all executions before it.
     spent: Cell<u64>,
     spent_before: Cell<u64>,
-    /// What this execution has done, in bytes of copying; what is spent is a part of it.
+    /// The work of this execution, in bytes of copying; includes the bytes spent.
     work: Cell<u64>,
     is_exhausted: Cell<bool>,
-    /// The request begins where others wait behind it, and goes elsewhere if it turns out to be heavy.
+    /// The request starts on a thread that also serves others, and moves to another thread if it turns
+    /// out to be heavy.
     begins_light: bool,
     is_heavy: Cell<bool>,
 }
 
 impl Budget {
-    /// Of a request that begins in a thread which serves others, too.
+    /// The budget of a request that starts on a thread which also serves others.
     pub(crate) fn light() -> Self {
         Self { begins_light: true, ..Self::default() }
     }
 
-    /// Before each execution of the request.
+    /// Resets the budget; called before each execution of the request.
     pub(super) fn start(&self, limits: &Limits) {
         let before = self.spent_before.get() + self.spent.replace(0);
         self.spent_before.set(before);
@@ -133,27 +135,27 @@ impl Budget {
         self.left.get()
     }
 
-    /// What the newest execution has spent, or was about to spend when it ended.
+    /// Bytes the latest execution has spent, including those it was about to use when it paused.
     pub(crate) fn spent(&self) -> u64 {
         self.spent.get()
     }
 
-    /// The work of the newest execution.
+    /// The work of the latest execution.
     pub(crate) fn work(&self) -> u64 {
         self.work.get()
     }
 
-    /// Whether something was refused: the request ends, whatever its operations allow to fail.
+    /// Whether the budget was exceeded: the request fails, even if its operations may fail.
     pub(super) fn is_exhausted(&self) -> bool {
         self.is_exhausted.get()
     }
 
-    /// Whether it is not to be executed where sockets are read.
+    /// Whether the request must not be executed on a thread that reads sockets.
     pub(crate) fn is_heavy(&self) -> bool {
         self.is_heavy.get()
     }
 
-    /// To be called before the work is done.
+    /// Must be called before the work is done.
     fn spend(&self, bytes: u64) -> Result<(), Errno> {
         let Some(left) = self.left.get().checked_sub(bytes).filter(|_| !self.is_exhausted.get()) else {
             self.is_exhausted.set(true);
@@ -169,7 +171,7 @@ impl Budget {
         self.work.set(self.work.get().saturating_add(work));
     }
 
-    /// Whether it has just turned out to be heavy.
+    /// Marks the request heavy if it has just become so; returns true at that moment only.
     fn turns_heavy(&self) -> bool {
         let turns = self.begins_light && self.work.get() > HEAVY && !self.is_heavy.get();
         self.is_heavy.set(self.is_heavy.get() | turns);
@@ -178,15 +180,15 @@ impl Budget {
 }
 
 impl Context {
-    /// Counts work that is about to be done, against what one request may do. If an error comes the work must
-    /// not be done; it may mean that the request is executed again elsewhere.
+    /// Counts work that is about to be done against the request's budget. On an error the work must not
+    /// be done; the error may mean that the request is executed again on another thread.
     pub(crate) fn spend(&self, bytes: u64) -> Result<(), Errno> {
         self.budget.spend(bytes)?;
         self.goes_on()
     }
 
-    /// The same for work that no request is refused for, since the client has sent so much or a stock OSD
-    /// does it, too.
+    /// As `spend`, for work that never fails a request, because the client has sent the bytes
+    /// or a stock OSD does the work, too.
     pub(super) fn works(&self, bytes: u64) -> Result<(), Errno> {
         self.budget.add(bytes);
         self.goes_on()

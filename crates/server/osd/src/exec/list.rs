@@ -1,6 +1,6 @@
-//! Listing a placement group's objects (PGNLS and the older PGLS).
+//! Lists a placement group's objects (PGNLS and the older PGLS).
 //!
-//! As in a stock OSD, whiteouts are listed: whoever lists does not look into the objects.
+//! As in a stock OSD, whiteouts are listed: a listing does not read the objects.
 
 use az::SaturatingAs as _;
 use bytes::Bytes;
@@ -15,23 +15,24 @@ use crate::classes;
 use crate::errno::Errno;
 use crate::filing::Cut;
 
-/// In place of a namespace: all of them (`LIBRADOS_ALL_NSPACES`).
+/// The namespace that stands for all namespaces (`LIBRADOS_ALL_NSPACES`).
 const ALL_NAMESPACES: &[u8] = b"\x01";
 
 /// The result of a listing that has reached the placement group's end.
 const AT_END: i32 = 1;
 
-/// Objects looked at for one answer; with a namespace that few are in, an answer may be empty and the listing
-/// go on.
+/// Objects examined for one reply. In a namespace with few objects a reply may be empty although the
+/// listing continues.
 const LOOKED_AT_MAX: usize = 4096;
 
-/// The same with a filter, for which each object is read …
+/// The same bound for a listing with a filter, which reads each object …
 const FILTERED_MAX: usize = 256;
 
-/// … and bytes of the attributes that it looks at: the listing goes on behind the object that reaches them.
+/// … and the bytes of the filtered attributes: the listing continues after the object that reaches this
+/// bound.
 const FILTERED_BYTES: u64 = 4 << 20;
 
-/// What looking at them counts against what a request may do; each object's name is copied.
+/// The cost of a page in the request's budget; each object's name is copied.
 const PAGE_COST: u64 = 4 << 20;
 
 pub(super) fn list(
@@ -72,7 +73,7 @@ pub(super) fn list(
     Ok(last)
 }
 
-/// How the entries of an answer look.
+/// The format of a reply's entries.
 #[derive(Clone, Copy)]
 enum Form {
     /// PGNLS: namespace, name, key.
@@ -81,15 +82,15 @@ enum Form {
     Old,
 }
 
-/// Which objects a listing is about: those with an attribute of some value.
+/// Selects the objects of a listing: those whose attribute has a given value.
 struct Filter {
     xattr: Bytes,
     value: Bytes,
 }
 
 impl Filter {
-    /// Reads the class and the method, which nobody looks at, then the kind of filter and what it needs. All
-    /// kinds need the same.
+    /// Decodes the class and the method, which are ignored, then the kind of filter and its arguments.
+    /// All kinds have the same arguments.
     fn decode(r: &mut Reader<'_>) -> Result<Self, Errno> {
         let (_class, _method) = (r.blob()?, r.blob()?);
         let kind = r.blob()?;
@@ -97,7 +98,7 @@ impl Filter {
             return Err(Errno::EINVAL);
         }
         let (xattr, value): (Bytes, Bytes) = (r.get()?, r.get()?);
-        // Clients name a user's attribute as a stock store keeps it.
+        // Clients name a user attribute as a stock store names it, with a leading underscore.
         let xattr = xattr.strip_prefix(b"_").map(|name| xattr.slice_ref(name)).unwrap_or_default();
         Ok(Self { xattr, value })
     }
@@ -139,7 +140,7 @@ fn page(
         snap == SnapId::HEAD && (op.locator.nspace == ALL_NAMESPACES || op.locator.nspace == nspace)
     };
     if let Some(filter) = filter {
-        // Fewer are looked at, since each costs more; the listing goes on behind them.
+        // Fewer are examined, since each costs more; the listing continues after them.
         let mut passed = Vec::with_capacity(FILTERED_MAX);
         let mut looked_at = 0;
         for name in found.iter().take(FILTERED_MAX) {
@@ -151,7 +152,7 @@ fn page(
         return Ok(filtered_page(context, op, found, &passed, count, form));
     }
     let wanted = here;
-    // The answer ends before the first object that is one too many, or at the last one that was looked at.
+    // The reply ends before the object that exceeds `count`, or at the last one examined.
     let mut taken = 0;
     let cut = found.iter().position(|name| {
         let full = taken == count;
@@ -164,8 +165,8 @@ fn page(
     Ok(form.answer(context, op, next.as_ref(), entries))
 }
 
-/// An answer of the objects that a filter let through: up to `count` of them, or all of the first ones that
-/// were looked at.
+/// Builds the reply from the objects that passed the filter: up to `count` of them, or all that passed
+/// among the examined ones.
 fn filtered_page(
     context: &Context,
     op: &MOSDOp,
@@ -214,8 +215,8 @@ impl Form {
     }
 }
 
-/// The objects of a placement group from a place on: one more than are looked at, or all that there are. They
-/// may be filed in a part of a collection, or in several.
+/// The objects of a placement group from a position on: one more than are examined, or all there are.
+/// They may be filed in a part of one collection, or in several collections.
 fn in_pg(
     context: &Context,
     pg: PgId,
@@ -228,7 +229,7 @@ fn in_pg(
     let mut from = from.max(ObjectRef::first_of_hash(pg.seed));
     loop {
         let wanted = LOOKED_AT_MAX + 1 - found.len();
-        // Remembered: what is read afterwards may make the request wait.
+        // Remembered: a later read may make the request wait.
         let part = context.fetches.once(|| {
             filed.collection(from.hash).map_or(Fetch::Now(Vec::new()), |part| part.list(from, wanted))
         })?;
@@ -271,8 +272,8 @@ fn entry(oid: ObjectRef<'_>) -> ListObject {
     ListObject { nspace: oid.nspace.to_vec(), oid: oid.name.to_vec(), locator: oid.key.to_vec() }
 }
 
-/// The first place behind a placement group in the pool's order, which is where the next group begins; the
-/// end of all objects for the last group.
+/// The first position after a placement group in the pool's order, where the next group begins; the end
+/// of all objects for the last group.
 fn end_of_pg(pg: PgId, pg_num: u32) -> HObject {
     match u32::try_from(Cut(pg_num).behind(pg.seed)) {
         Ok(reversed) => {
@@ -297,7 +298,7 @@ mod tests {
             ends.dedup();
             assert_eq!(ends.len(), pg_num as usize, "{pg_num} groups");
             assert!(ends.last().is_some_and(|end| end.max));
-            // Each end but the last is the place where a group starts: its hash is that group's seed.
+            // Each end but the last is the start of a group: its hash is that group's seed.
             let mut starts: Vec<u32> = ends.iter().filter(|end| !end.max).map(|end| end.hash).collect();
             starts.sort_unstable();
             assert_eq!(starts, (1..pg_num).collect::<Vec<_>>());

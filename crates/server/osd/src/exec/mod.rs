@@ -1,9 +1,9 @@
-//! One request: its operations in order, then one transaction.
+//! Executes one request: its operations in order, then one transaction.
 //!
-//! As in a stock OSD, an operation that looks at data, attributes or omap sees the object as it was before
-//! the request; only whether the object exists, how large it is and whether it has a map follow what the
-//! request's earlier operations did. All changes are made at the end, or none. What a stock OSD answers is
-//! settled by `server/tests/differential`, which asks one.
+//! As in a stock OSD, an operation that reads data, attributes or omap sees the object as it was before
+//! the request. Only the object's existence, its size and whether it has an omap follow the request's
+//! earlier operations. All changes are made at the end, or none. The replies of a stock OSD are
+//! established by `server/tests/differential`, which queries one.
 
 mod access;
 mod attrs;
@@ -57,10 +57,10 @@ pub(crate) use snap_set::{SnapContext, SnapSet};
 pub(crate) use state::PgState;
 pub(crate) use task::{TRIM_PAGE, Task, heads_with_clones};
 
-/// What a request brings along beside its message.
+/// The parameters of a request beside its message.
 pub(crate) struct Context {
     pub(crate) client: u64,
-    /// Where the client is; known only to requests that ask for it.
+    /// The client's address; set only for requests that need it.
     pub(crate) peer: EntityAddr,
     pub(crate) tid: Tid,
     pub(crate) epoch: Epoch,
@@ -69,21 +69,21 @@ pub(crate) struct Context {
     pub(crate) pg_num: u32,
     /// Whether the request may change its object.
     pub(crate) writes: bool,
-    /// What it knows of snapshots, without those that are being removed.
+    /// The writer's snapshots, without those being removed.
     pub(crate) snapc: SnapContext,
-    /// What the map says, for requests about snapshots or other objects.
+    /// The map, for requests about snapshots or other objects.
     pub(crate) places: Option<Arc<dyn Elsewhere>>,
-    /// What scrubs have found, for requests that list it.
+    /// The findings of scrubs, for requests that list them.
     pub(crate) scrubs: Option<Arc<Scrubs>>,
-    /// What the OSD wants of itself; then there are no operations.
+    /// The task of an internal request, which has no operations.
     pub(crate) task: Option<Task>,
     pub(crate) room: Room,
-    /// What the pool does not allow.
+    /// The operations the pool does not allow.
     pub(crate) rules: PoolRules,
     pub(crate) limits: Limits,
     /// The checksum of all the request's data, if the messenger knows it.
     pub(crate) data_crc: Option<u32>,
-    /// Bytes of that data.
+    /// The length of that data in bytes.
     pub(crate) data_len: usize,
     pub(crate) fetches: Fetches,
     pub(crate) budget: Budget,
@@ -91,7 +91,7 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// The context of a request that reads, knows nothing of snapshots and finds room.
+    /// The context of a read request without snapshots in a pool that is not full.
     pub(crate) fn plain(client: u64, tid: Tid, epoch: Epoch, pool: PoolId, pg_num: u32) -> Self {
         Self {
             client,
@@ -116,7 +116,7 @@ impl Context {
         }
     }
 
-    /// Before each execution.
+    /// Resets the counters; called before each execution.
     fn start(&self) {
         self.fetches.start();
         self.budget.start(&self.limits);
@@ -129,37 +129,37 @@ impl Context {
     }
 }
 
-/// What came of a request.
+/// The outcome of a request.
 pub(crate) enum Executed {
-    /// The answer, the version that must be safe before it is given, and what is to be done for watchers.
+    /// The reply, the version that must be committed before it is sent, and the effects on watches.
     Answer(Msg, Eversion, Option<Box<Effects>>),
-    /// There shall be none.
+    /// No reply is sent.
     Nothing,
-    /// It waits for something ([`Fetches`]), and nothing was done.
+    /// The request waits for a read ([`Fetches`]); nothing was changed.
     Waits,
 }
 
-/// Whether the pool takes more.
+/// How requests that grow an object are treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Room {
-    /// It does.
+    /// The pool is not full.
     There,
-    /// What grows is refused with this.
+    /// Requests that grow an object are refused with this error.
     Refuse(Errno),
-    /// What grows is left unanswered: the client sends it again when the pool is full no longer.
+    /// Requests that grow an object get no reply: the client resends when the pool is no longer full.
     Wait,
 }
 
-/// Refuses requests that no execution can make sense of.
+/// Refuses requests whose form no execution can handle.
 pub(crate) fn check_shape(op: &MOSDOp, writes: bool, limits: &Limits) -> Result<(), Errno> {
     if writes && op.snapid != SnapId::HEAD {
         return Err(Errno::EINVAL);
     }
-    // A stock OSD looks at this flag only where the request is about an object.
+    // A stock OSD checks this flag only in requests about an object.
     if op.flags.contains(OsdFlags::PARALLELEXEC) && !is_pg_request(op) {
         return Err(Errno::EINVAL);
     }
-    // Only who lists clones asks for their directory.
+    // LIST_SNAPS requires the snapshot id DIR, and DIR allows no other operation.
     let about_clones = op.snapid == SnapId::DIR;
     if op.ops.iter().any(|op| (op.code == OpCode::LIST_SNAPS) != about_clones) {
         return Err(Errno::EINVAL);
@@ -171,8 +171,8 @@ pub(crate) fn check_shape(op: &MOSDOp, writes: bool, limits: &Limits) -> Result<
     Ok(())
 }
 
-/// Executes a request and makes the answer, into which the request's name and operations go. A request that
-/// waits is left as it was.
+/// Executes a request and builds the reply, into which the request's object name and operations are
+/// moved. A request that waits is left unchanged.
 pub(crate) fn execute(
     context: &Context,
     op: &mut MOSDOp,
@@ -208,32 +208,33 @@ pub(crate) fn execute(
     }
 }
 
-/// The answer to a request that is not executed.
+/// Builds the reply to a request that is not executed.
 pub(crate) fn refuse(context: &Context, op: &mut MOSDOp, errno: Errno) -> Executed {
     let reply = MOSDOpReply::take_answer(op, errno.code(), context.epoch);
     Executed::Answer(Msg::new(&reply).with_tid(context.tid), Eversion::default(), None)
 }
 
-/// A version behind all others.
+/// A version greater than all others.
 const NEWEST: Eversion = Eversion { epoch: Epoch(u32::MAX), version: u64::MAX };
 
-/// What is known of a request beside its answer.
+/// Results of a request beside its reply.
 #[derive(Default)]
 struct Known {
     /// The checksum of all outputs together, if the store has it.
     data_crc: Option<u32>,
-    /// What the answer tells of must be safe: all there is, except that a read tells of its object only.
+    /// The version that must be committed before the reply leaves: that of the object for a read. `None`
+    /// stands for the newest version submitted.
     tells_of: Option<Eversion>,
     effects: Option<Box<Effects>>,
 }
 
-/// The request waits for something.
+/// The request waits for a read.
 struct Waiting;
 
-/// An answer, or that there shall be none; or that the request waits.
+/// A reply or none; or the request waits.
 type Answered = Result<Option<MOSDOpReply>, Waiting>;
 
-/// Whether the request is about a placement group and not about an object.
+/// Whether the request is about a placement group rather than an object.
 pub(crate) fn is_pg_request(op: &MOSDOp) -> bool {
     op.ops.iter().any(|op| op.code.is_pg())
 }
@@ -252,7 +253,7 @@ fn pg_request(
     Ok(Some(answer(context, op, result, outputs).with_versions(version, user_version)))
 }
 
-/// What came of a write that was done before.
+/// The recorded result of a resent write.
 fn known_result(context: &Context, op: &MOSDOp, state: &PgState) -> Option<(OpRecord, Outputs)> {
     if op.retry_attempt <= 0 && !op.flags.contains(OsdFlags::RETRY) {
         return None;
@@ -291,7 +292,7 @@ fn read_request(
     read(context, op, collection, (view, mark), watched, newest, counters, known)
 }
 
-/// What a request that reads may want to know of who watches its object.
+/// The watch state that a read request may need.
 #[derive(Default)]
 struct Watched<'a> {
     watchers: Option<&'a watch::Watchers>,
@@ -334,9 +335,9 @@ fn read(
     }))
 }
 
-/// Whether a request needs nothing of its placement group but what the store has: then it can be executed
-/// beside others. It lists objects, or has its view of the object and so sees nothing of what is written
-/// meanwhile.
+/// Whether a request needs only the store's data and no state of its placement group, so that it can be
+/// executed concurrently with others. It lists objects, or it has its view of the object and does not
+/// see concurrent writes.
 pub(crate) fn stands_alone(context: &Context, op: &MOSDOp) -> bool {
     let asks_group = |code| {
         use OpCode as C;
@@ -347,8 +348,8 @@ pub(crate) fn stands_alone(context: &Context, op: &MOSDOp) -> bool {
     reads && (is_pg_request(op) || has_view())
 }
 
-/// Executes a request that [stands alone](stands_alone); `newest` are the placement group's versions. An
-/// answer comes with the version that it tells of.
+/// Executes a request that [stands alone](stands_alone); `newest` are the placement group's versions.
+/// The reply comes with the version that must be committed before it leaves.
 pub(crate) fn execute_alone(
     context: &Context,
     op: &mut MOSDOp,
@@ -359,7 +360,7 @@ pub(crate) fn execute_alone(
     context.start();
     let mut known = Known::default();
     let reply = if is_pg_request(op) {
-        // It may have seen whatever is there.
+        // A listing may have seen any submitted change.
         known.tells_of = Some(NEWEST);
         pg_request(context, op, collection, newest)
     } else {
@@ -377,7 +378,7 @@ pub(crate) fn execute_alone(
     }
 }
 
-/// The object that a request reads: the head, or what it was at a snapshot.
+/// Finds the object that a request reads: the head, or the clone for its snapshot.
 fn find(context: &Context, op: &MOSDOp, collection: &dyn Collection) -> Result<Arc<dyn ObjectView>, Errno> {
     if let Some(view) = context.fetches.resume() {
         return Ok(view);
@@ -411,13 +412,13 @@ fn answer(context: &Context, op: &mut MOSDOp, result: i32, outputs: Outputs) -> 
     reply
 }
 
-/// How a stock OSD shows a read's version: no epoch.
+/// A read's version in the form a stock OSD shows it: without an epoch.
 fn version_as_read(user_version: u64) -> Eversion {
     Eversion { epoch: Epoch(0), version: user_version }
 }
 
 pub(crate) fn oid_of(op: &MOSDOp) -> ObjectRef<'_> {
-    // A key equal to the name places as the name does, and is not kept.
+    // A key equal to the name has the same placement as the name, and is not stored.
     let key = if op.locator.key == op.oid { &[][..] } else { &op.locator.key };
     ObjectRef { hash: op.hash, nspace: &op.locator.nspace, key, name: &op.oid, snap: SnapId::HEAD }
 }

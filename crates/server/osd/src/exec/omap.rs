@@ -1,7 +1,7 @@
-//! Operations on an object's ordered key-value map.
+//! Operations on an object's omap.
 //!
-//! As a stock OSD does, the object's record remembers whether it has a map at all: setting something in it
-//! makes one, even an empty one, and only clearing removes it.
+//! As in a stock OSD, the object's metadata records whether it has an omap at all: setting anything
+//! creates one, even an empty one, and only clearing removes it.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,13 +15,13 @@ use loligo_wire::{Encode, Reader, Writer};
 use super::execution::{DONE, Execution, Output};
 use crate::errno::Errno;
 
-/// What it costs to take a pair beside its bytes.
+/// The cost of reading a pair, beside its bytes.
 const PAIR_COST: u64 = 128;
-/// What it costs to look for a key.
+/// The cost of looking up a key.
 const KEY_COST: u64 = 64;
-/// Keys whose values are taken at once.
+/// Keys whose values are read at once.
 const KEYS_AT_ONCE: usize = 1024;
-/// How much more it is to put pairs into a map than to copy their bytes.
+/// The cost factor of putting pairs into an omap, relative to copying their bytes.
 const SET_COST: u64 = 4;
 
 impl<'a> Execution<'a> {
@@ -47,18 +47,18 @@ impl<'a> Execution<'a> {
 
     fn page(&mut self, after: &[u8], keys_max: u64, prefix: &[u8]) -> Result<OmapPage, Errno> {
         let limits = &self.context.limits;
-        // A page ends early rather than spend more than there is; its last pair may still be too much.
+        // A page ends early rather than exceed the budget; its last pair may still exceed it.
         let keys_max = keys_max.min(limits.omap_entries);
         let left = self.context.budget.left().saturating_sub(keys_max * PAIR_COST);
         let bytes_max = left.min(limits.omap_bytes as u64).saturating_as::<usize>();
         let range = OmapRange {
-            // Also behind the empty key: a listing never shows that one.
+            // Also after the empty key: a listing never shows that key.
             after: Some(after),
             prefix,
             keys_max: keys_max.saturating_as::<usize>(),
             bytes_max,
         };
-        // A map that this very request has begun cannot be gone through yet.
+        // An omap created by this request cannot be listed yet.
         let page = match self.info.has_omap {
             true => {
                 let view = self.stored()?;
@@ -116,8 +116,8 @@ impl<'a> Execution<'a> {
             return Ok(KeyValues::new());
         };
         let mut values = KeyValues::new();
-        // How much the values are is known only when they are there; so not all are taken before they are
-        // counted.
+        // The size of the values is known only after reading them, so they are read and counted in
+        // chunks.
         for some in keys.chunks(KEYS_AT_ONCE) {
             let found = self.context.fetches.now(|| view.omap_values(some))?;
             self.spend_on(&found)?;
@@ -173,7 +173,7 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// The order of values in OMAP_CMP: a stock OSD compares bytes as signed numbers there (and nowhere else).
+/// The order of values in OMAP_CMP: there, and only there, a stock OSD compares bytes as signed numbers.
 fn order(one: &[u8], other: &[u8]) -> Ordering {
     one.iter().map(|byte| byte.cast_signed()).cmp(other.iter().map(|byte| byte.cast_signed()))
 }

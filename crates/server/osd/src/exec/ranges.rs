@@ -1,8 +1,8 @@
-//! Sets of bytes of an object.
+//! Sets of byte ranges of an object.
 
 use loligo_wire::{Decode, DecodeError, Encode, Reader, Writer};
 
-/// Ranges of bytes, in order, neither overlapping nor touching.
+/// Ordered ranges of bytes that neither overlap nor touch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ranges {
     /// Start and end.
@@ -38,13 +38,13 @@ impl Ranges {
         self.parts.splice(first..first + count, [(start, end)]);
     }
 
-    /// Takes out all bytes of `other`.
+    /// Removes all bytes of `other`.
     pub(crate) fn subtract(&mut self, other: &Self) {
         let mut left = Vec::with_capacity(self.parts.len());
         let mut holes = other.parts.iter().copied().peekable();
         for (mut start, end) in self.parts.drain(..) {
             while holes.next_if(|(_, e)| *e <= start).is_some() {}
-            // A hole may reach into the next part, so it is only looked at.
+            // A hole may reach into the next part, so it is only peeked at.
             let mut ahead = holes.clone();
             while let Some((s, e)) = ahead.next_if(|(s, _)| *s < end) {
                 if s > start {
@@ -59,20 +59,20 @@ impl Ranges {
         self.parts = left;
     }
 
-    /// Keeps only bytes that `other` has, too.
+    /// Keeps only bytes that are also in `other`.
     pub(crate) fn intersect(&mut self, other: &Self) {
         let mut rest = self.clone();
         rest.subtract(other);
         self.subtract(&rest);
     }
 
-    /// Forgets what lies behind the first `max` parts.
+    /// Drops all but the first `max` parts.
     pub(crate) fn cut(&mut self, max: usize) {
         self.parts.truncate(max);
     }
 }
 
-/// Ranges as one operation after the other touches them: adding one costs the same however many there are.
+/// Ranges in the order in which operations touch them. Adding one has constant cost.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Touched {
     /// Start and end, in no order.
@@ -94,7 +94,7 @@ impl Touched {
         }
     }
 
-    /// All of them together.
+    /// Joins them into an ordered set.
     pub(crate) fn joined(mut self) -> Ranges {
         self.parts.sort_unstable();
         let mut parts: Vec<(u64, u64)> = Vec::with_capacity(self.parts.len());

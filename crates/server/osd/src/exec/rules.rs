@@ -1,9 +1,9 @@
-//! What erasure-coded pools do not allow (`pg_pool_t::requires_aligned_append`, `supports_omap`, and the
+//! The rules of erasure-coded pools (`pg_pool_t::requires_aligned_append`, `supports_omap`, and the
 //! checks of `PrimaryLogPG::do_osd_ops`).
 //!
-//! Without overwrites an object only grows, by writes that begin at its end and at a stripe's, and is
-//! replaced as a whole. It never has an omap, and a method of an object class cannot read its data: a stock
-//! OSD would have to ask other OSDs for it.
+//! Without overwrites an object only grows, by writes that begin at its end and at a stripe boundary, or
+//! is replaced as a whole. It never has an omap, and a method of an object class cannot read its data,
+//! because a stock OSD would have to read it from other OSDs.
 
 use loligo_maps::PgPool;
 use loligo_wire::message::osd::{OpCode, OsdOp};
@@ -11,11 +11,11 @@ use loligo_wire::message::osd::{OpCode, OsdOp};
 use super::Execution;
 use crate::errno::Errno;
 
-/// The rules of a pool; by default those of a replicated one, which allows everything.
+/// The rules of a pool. The default is that of a replicated pool, which allows everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PoolRules {
     is_erasure: bool,
-    /// Bytes of a stripe, where objects grow by whole ones only.
+    /// The stripe's size in bytes, if objects grow only by whole stripes.
     append_by: Option<u32>,
 }
 
@@ -50,7 +50,7 @@ impl Execution<'_> {
         if !rules.is_erasure {
             return Ok(());
         }
-        // What an object that does not exist holds is nothing.
+        // An object that does not exist has no data.
         let size = if self.exists { self.size } else { 0 };
         match op.code {
             OpCode::WRITE => rules.check_write(op.extent().offset, size),
@@ -77,7 +77,7 @@ mod tests {
 
     use super::*;
 
-    /// The answers are those of OSDs of 16.2.15 (`LibRadosIoECPP` of Ceph's tests).
+    /// The results are those of OSDs of 16.2.15 (`LibRadosIoECPP` of Ceph's tests).
     #[test]
     fn objects_grow_by_whole_stripes_until_overwrites_are_allowed() {
         let mut pool = PgPool::erasure(2, 1, 8);

@@ -1,4 +1,4 @@
-//! Listing what scrubs have found (SCRUBLS).
+//! Lists the findings of scrubs (SCRUBLS).
 
 use bytes::Bytes;
 use loligo_store::{Collection, Fetch, ObjectName, ObjectRef};
@@ -12,17 +12,17 @@ use super::filed::Filed;
 use crate::errno::Errno;
 use crate::scrubs::{Damage, Fault};
 
-/// Objects in one answer: each of them is looked at.
+/// Objects in one reply: each of them is read.
 const LISTED_MAX: usize = 256;
 
-/// What looking at one counts against what a request may do.
+/// The cost of one object in the request's budget.
 const OBJECT_COST: u64 = 16 << 10;
 
-/// The shard of a copy that is whole.
+/// The shard number of a full copy.
 const NO_SHARD: i8 = -1;
 
-/// As in a stock OSD: ENOENT before the first scrub, EAGAIN if the placement group has moved since the
-/// listing began.
+/// As in a stock OSD: ENOENT before the first scrub, EAGAIN if the placement group's interval has
+/// changed since the listing began.
 pub(super) fn list(
     context: &Context,
     op: &MOSDOp,
@@ -33,7 +33,7 @@ pub(super) fn list(
     let (Some(scrubs), Some(places)) = (&context.scrubs, &context.places) else { return Err(Errno::EINVAL) };
     let pg = op.spgid.pgid;
     let pool = places.facts(pg.pool).ok_or(Errno::ENOENT)?;
-    // A placement group's interval begins with its pool's newest change, as in `pg query`.
+    // A placement group's interval begins with its pool's latest change, as in `pg query`.
     let interval = pool.last_change;
     if ask.interval.0 != 0 && ask.interval != interval {
         return Err(Errno::EAGAIN);
@@ -42,7 +42,7 @@ pub(super) fn list(
         return Err(Errno::ENOENT);
     }
     let mut found = Vec::new();
-    // A set of snapshots is kept with its object here, and is damaged only as a part of it.
+    // The list of clones is stored with its object here, and can be damaged only with it.
     if !ask.snapsets {
         let max = usize::try_from(ask.max).unwrap_or(LISTED_MAX).min(LISTED_MAX);
         let osd = places.acting_primary(pg).map_or(-1, |osd| osd.0);
@@ -70,7 +70,7 @@ fn entry(
             Ok(Some(view)) => (size, version) = (view.size(), view.info().user_version),
             Ok(None) => {}
             Err(errno) if context.fetches.waiting() => return Err(errno),
-            Err(_) => {} // it has become worse since
+            Err(_) => {} // the damage has become worse since
         }
     }
     let bytes = Bytes::copy_from_slice;

@@ -1,4 +1,4 @@
-//! What is known of an object's snapshots: what its writers say of them, and the list of its clones.
+//! The snapshot state of an object: the snapshot context of its writers, and the list of its clones.
 
 use bytes::Bytes;
 use loligo_store::{Change, ObjectView};
@@ -10,18 +10,18 @@ use super::Context;
 use super::ranges::Ranges;
 use crate::errno::Errno;
 
-/// The attribute in which the list of clones is kept.
+/// The attribute that stores the list of clones.
 const ATTRIBUTE: Bytes = Bytes::from_static(b"\0snaps");
 
 /// The newest snapshot id that a context may name (`CEPH_MAXSNAP`).
 const SNAP_MAX: SnapId = SnapId(u64::MAX - 2);
 
-/// What a writer knows of snapshots (`SnapContext`).
+/// A writer's knowledge of snapshots (`SnapContext`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SnapContext {
-    /// The newest snapshot id that was given out.
+    /// The newest snapshot id that was allocated.
     pub(crate) seq: SnapId,
-    /// Snapshots there are, newest first.
+    /// Existing snapshots, newest first.
     pub(crate) snaps: SmallVec<[SnapId; 2]>,
 }
 
@@ -41,33 +41,33 @@ impl SnapContext {
 /// The clones of an object (`SnapSet`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SnapSet {
-    /// The newest snapshot that a writer of the object has known of.
+    /// The newest snapshot that a writer of the object has named.
     pub(crate) seq: SnapId,
     /// Oldest first.
     pub(crate) clones: Vec<Clone>,
 }
 
-/// A clone: what the object was.
+/// A clone: an earlier state of the object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Clone {
-    /// The newest snapshot when it was made, which names it.
+    /// The newest snapshot when the clone was made, which is its id.
     pub(crate) id: SnapId,
-    /// The snapshots it stands for, newest first.
+    /// The snapshots it represents, newest first.
     pub(crate) snaps: Vec<SnapId>,
-    /// Bytes.
+    /// Size in bytes.
     pub(crate) size: u64,
-    /// What it has in common with the next newer clone, or the head.
+    /// The bytes it shares with the next newer clone or the head.
     pub(crate) overlap: Ranges,
 }
 
-/// What an object was at a snapshot.
+/// The state of an object at a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// As it is now.
+    /// The same as the head.
     Head,
     /// This clone.
     Clone(SnapId),
-    /// It did not exist.
+    /// The object did not exist.
     Nothing,
 }
 
@@ -81,7 +81,7 @@ impl SnapSet {
         Self::from_bytes(&bytes.unwrap_or_default()).map_err(|_| Errno::EIO)
     }
 
-    /// The change that keeps the list.
+    /// The change that stores the list.
     pub(crate) fn keep(&self) -> Change<'static> {
         Change::SetXattr { name: ATTRIBUTE, value: self.to_bytes() }
     }
@@ -91,15 +91,15 @@ impl SnapSet {
             return Then::Head;
         }
         match self.clones.iter().find(|clone| clone.id >= snap) {
-            // A snapshot that the writer did not name saw nothing, though the clone is named by it or lies
-            // around it.
+            // The writer did not name this snapshot, so nothing is visible at it, even if it is the
+            // clone's id or lies within the clone's range.
             Some(clone) if clone.snaps.contains(&snap) => Then::Clone(clone.id),
             _ => Then::Nothing,
         }
     }
 
-    /// Takes a clone out of the list. What it had in common with its neighbours these now have with each
-    /// other.
+    /// Removes a clone from the list. The older neighbour's overlap becomes the one it shares with the
+    /// newer neighbour.
     pub(crate) fn remove(&mut self, index: usize) -> Clone {
         let gone = self.clones.remove(index);
         if let Some(older) = index.checked_sub(1).and_then(|i| self.clones.get_mut(i)) {
@@ -141,7 +141,7 @@ impl Decode for Clone {
 }
 
 impl Clone {
-    /// As LIST_SNAPS shows it.
+    /// The form in which LIST_SNAPS shows it.
     pub(super) fn shown(&self) -> SnapClone {
         let snaps = self.snaps.iter().rev().copied().collect();
         SnapClone { id: self.id, snaps, overlap: self.overlap.iter().collect(), size: self.size }

@@ -1,9 +1,9 @@
 //! Snapshots of objects.
 //!
-//! As in a stock OSD, a write that knows of a newer snapshot than the object leaves a clone of what was
-//! there, named by the context's newest snapshot. The head keeps a list of its clones ([`SnapSet`]) in an
-//! attribute of the OSD's own. An object that is deleted while it has clones stays as a *whiteout*, an empty
-//! head that only keeps the list.
+//! As in a stock OSD, a write whose context has a newer snapshot than the object knows leaves a clone of
+//! the previous state, named by the context's newest snapshot id. The head keeps the list of its clones
+//! ([`SnapSet`]) in an internal attribute. An object that is deleted while it has clones stays as a
+//! *whiteout*, an empty head that only keeps the list.
 
 use loligo_store::{Change, Info, ObjectRef};
 use loligo_wire::message::osd::{ObjectSnaps, OsdOp, SnapClone};
@@ -14,10 +14,10 @@ use super::ranges::Ranges;
 use super::snap_set::{Clone, SnapSet, Then};
 use crate::errno::Errno;
 
-/// Parts that a clone's overlap may have. A stock OSD has no bound. What is forgotten counts as changed,
-/// which costs only those who ask what has changed.
+/// Maximum parts of a clone's overlap; a stock OSD has no bound. Dropped parts count as changed, which
+/// only makes listings of changes larger.
 const OVERLAP_PARTS_MAX: usize = 4096;
-/// What it costs to look at one of them.
+/// The cost of examining one part.
 const PART_COST: u64 = 32;
 
 impl<'a> Execution<'a> {
@@ -26,15 +26,15 @@ impl<'a> Execution<'a> {
         !self.snaps.clones.is_empty() || self.context.snapc.newest() > self.snaps.seq
     }
 
-    /// The clone that these changes call for, if the object is to be kept as it was.
+    /// The id of the clone that this write must leave, if any.
     pub(super) fn clone_to_come(&self) -> Option<SnapId> {
         let snapc = &self.context.snapc;
         let is_there = self.view.as_ref().is_some_and(|view| !view.info().whiteout);
         (is_there && snapc.newest() > self.snaps.seq).then_some(snapc.seq)
     }
 
-    /// What the end of a write does for snapshots (`make_writeable`): the clone that the request makes, if it
-    /// does.
+    /// Updates the snapshot state at the end of a write (`make_writeable`). Returns the id of the clone
+    /// the request makes, if any.
     pub(super) fn settle_snaps(&mut self) -> Option<SnapId> {
         let snapc = &self.context.snapc;
         let cloned = self.clone_to_come();
@@ -67,7 +67,7 @@ impl<'a> Execution<'a> {
             Then::Head if self.view.as_ref().is_some_and(|view| !view.info().whiteout) => self.touch(),
             Then::Head | Then::Nothing if self.watchers.is_some_and(|w| !w.is_empty()) => Err(Errno::EBUSY),
             Then::Head | Then::Nothing => {
-                let _ = self.delete(); // if there is something to delete
+                let _ = self.delete(); // fails if there is nothing to delete
                 DONE
             }
         }
@@ -78,7 +78,8 @@ impl<'a> Execution<'a> {
         let clone = self.context.fetches.now(|| self.collection.object(source))?.ok_or(Errno::EIO)?;
         let cloned = clone.cloned_bytes();
         self.makes(cloned)?;
-        // Once is what a stock OSD does, too; a request may ask for it thousands of times.
+        // A stock OSD does one rollback uncounted, too; further ones are charged, since a request may
+        // ask for thousands.
         if std::mem::replace(&mut self.rolled_back, true) {
             let parts: usize = self.snaps.clones.iter().map(|clone| 1 + clone.overlap.iter().len()).sum();
             self.context.spend(cloned + clone.size() / 16 + parts as u64 * PART_COST)?;
@@ -111,7 +112,7 @@ impl<'a> Execution<'a> {
     }
 }
 
-/// What is kept about a clone of an object of which `info` is kept.
+/// The metadata of a clone of an object with metadata `info`.
 pub(super) fn info_of_clone(info: &Info, version: loligo_wire::Eversion) -> Info {
     Info { version, whiteout: false, has_snaps: false, watched: false, ..*info }
 }

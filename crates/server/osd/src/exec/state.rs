@@ -1,4 +1,4 @@
-//! What a placement group's requests find of those before them.
+//! The state of a placement group that one request leaves to the next.
 
 use std::sync::Arc;
 
@@ -8,22 +8,22 @@ use crate::dups::Dups;
 use crate::made::Made;
 use crate::watch::{Load, Watches};
 
-/// What changes of a placement group from request to request, beside its objects.
+/// The state of a placement group that changes from request to request, beside its objects.
 pub(crate) struct PgState {
     /// The newest change.
     pub(crate) version: Eversion,
-    /// The newest version as users count.
+    /// The newest user version.
     pub(crate) user_version: u64,
-    /// The newest change that the store said was not safe yet; zero if it never did.
+    /// The newest change that the store left pending; zero if there was none.
     pub(crate) submitted: Eversion,
     pub(crate) dups: Dups,
     pub(crate) watches: Watches,
-    /// Where what requests make is counted.
+    /// Counts the bytes that requests make.
     pub(crate) made: Arc<Made>,
 }
 
 impl PgState {
-    /// As the last run left the placement group.
+    /// The state as the last run left it.
     pub(crate) fn new(version: Eversion, dups: Dups, load: Arc<Load>) -> Self {
         let (user_version, submitted) = (version.version, Eversion::default());
         let (watches, made) = (Watches::new(load), Made::new(Arc::default()));

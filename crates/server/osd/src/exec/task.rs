@@ -1,4 +1,4 @@
-//! What the OSD wants of itself: requests without operations and without anybody who waits for an answer.
+//! Internal requests of the OSD: they have no operations and no client.
 
 use std::sync::Arc;
 
@@ -19,15 +19,15 @@ use super::{Answered, Context, Known, Waiting, answer, oid_of, watches};
 use crate::errno::Errno;
 use crate::watch;
 
-/// Names that the walk of [`trim`](crate::trim) looks at in one step, and clones of one object that are
-/// removed in one.
+/// Names that the walk of [`trim`](crate::trim) examines in one step, and clones of one object that one
+/// request removes.
 pub(crate) const TRIM_PAGE: usize = 256;
 
-/// What is to be done to an object.
+/// The task to do on an object.
 pub(crate) enum Task {
-    /// End a watch whose client is silent, or not welcome any more.
+    /// Ends a watch whose client is silent or on the blocklist.
     EndWatch(watch::WatchKey),
-    /// Take these snapshots away from its clones.
+    /// Removes these snapshots from its clones.
     Trim(Arc<SnapIds>),
 }
 
@@ -80,11 +80,11 @@ fn end_watch(
     Ok(())
 }
 
-/// Takes removed snapshots away from an object's clones. A clone that stands for no snapshot any more is
-/// removed; so is a whiteout that has no clones.
+/// Removes deleted snapshots from an object's clones. A clone that represents no snapshot any more is
+/// removed, and so is a whiteout without clones.
 ///
-/// The oldest clones come first, and as many are removed as a page of the walk has names: the walk comes to
-/// an object with more clones once for each page of them.
+/// The oldest clones are processed first, and at most one page of the walk is removed. The walk visits
+/// an object with more clones once for each page of their names.
 fn trim(
     context: &Context,
     removed: &SnapIds,
@@ -109,7 +109,8 @@ fn trim(
         }
         context.works(CHANGE_COST)?;
         let gone = ObjectRef { snap: snaps.remove(index).id, ..oid };
-        // The store has to have it at hand when it removes it: it must not have to look on the disk then.
+        // The store must have the clone in memory when it removes it, so that it need not read the disk
+        // then.
         context.fetches.now(|| collection.object(gone))?;
         objects.push(ObjectChanges { oid: gone, info: Info::default(), changes: smallvec![Change::Remove] });
     }
@@ -137,7 +138,7 @@ fn done(state: &mut PgState, version: Eversion, commit: Commit) {
     }
 }
 
-/// The heads whose clones a list of names has, in order.
+/// The heads of the clones in a list of names, in order.
 pub(crate) fn heads_with_clones(names: &[ObjectName]) -> Vec<ObjectName> {
     let mut heads = Vec::new();
     for name in names.iter().filter(|name| name.as_ref().snap != SnapId::HEAD) {

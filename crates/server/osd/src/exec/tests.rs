@@ -1,5 +1,5 @@
-//! Requests against a memory store: each operation's result as a stock OSD gives it, and random sequences
-//! against a plain byte vector.
+//! Requests against a memory store: the results of each operation are those of a stock OSD, and random
+//! sequences are compared with a plain byte vector.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ impl CommitListener for Deaf {
     fn stopped(&self, _: &StoreError) {}
 }
 
-/// One placement group, asked without a network.
+/// One placement group, used without a network.
 struct Group {
     collection: Arc<dyn Collection>,
     state: PgState,
@@ -36,9 +36,9 @@ struct Group {
     tid: u64,
     room: Room,
     limits: Limits,
-    /// Of the last answer.
+    /// The checksum of the last reply.
     data_crc: Option<u32>,
-    /// What the last request counted.
+    /// The work counted for the last request.
     work: u64,
 }
 
@@ -80,7 +80,7 @@ impl Group {
         let Executed::Answer(msg, ..) = msg else { panic!("no answer") };
         self.work = context.budget.work();
         assert_eq!(msg.header.tid, Tid(self.tid));
-        // As the network would bring it: one buffer.
+        // Joined into one buffer, as the network delivers it.
         let data: Vec<u8> = msg.data.concat();
         self.data_crc = msg.data_crc;
         assert!(msg.data_crc.is_none_or(|crc| crc == crc32c_of([&data[..]])), "a wrong checksum");
@@ -159,7 +159,7 @@ fn a_checksum_goes_along_with_whole_objects() {
     assert!(!known(smallvec![OsdOp::write(100, bytes(10))]));
     assert!(known(smallvec![OsdOp::write(0, bytes(6000))]));
     assert!(!known(smallvec![OsdOp::truncate(50)]));
-    // Half of the request's data: its checksum says nothing of the object.
+    // Half of the request's data: its checksum does not apply to the object.
     assert!(!known(smallvec![OsdOp::write_full(bytes(60)), OsdOp::write_full(bytes(50))]));
     assert!(known(smallvec![OsdOp::write_full(bytes(60))]));
     group.ask("a", smallvec![OsdOp::read(0, 59)]);
@@ -392,11 +392,11 @@ fn a_sparse_read_knows_of_a_truncation_that_has_not_arrived() {
     assert_eq!(sparse(&mut g, 2, 0, 0), (0, vec![(2, 8)], Bytes::from_static(b"23456789")));
     assert_eq!(sparse(&mut g, 2, 5, 1), (0, vec![(2, 3)], Bytes::from_static(b"234")));
     assert_eq!(sparse(&mut g, 7, 5, 1), (0, vec![], Bytes::new()));
-    // What old clients send for "never".
+    // The value old clients send for "never truncated".
     assert_eq!(sparse(&mut g, 8, u64::MAX, 1), (0, vec![(8, 2)], Bytes::from_static(b"89")));
 }
 
-/// What a sparse read of the whole object finds.
+/// The result of a sparse read of the whole object.
 fn sparse(g: &mut Group, name: &str) -> (Vec<(u64, u64)>, Bytes) {
     let extent = Extent { length: 1 << 30, ..Extent::default() };
     let reply = g.ask(name, smallvec![OsdOp::with_extent(OpCode::SPARSE_READ, extent, Bytes::new())]);
@@ -404,7 +404,7 @@ fn sparse(g: &mut Group, name: &str) -> (Vec<(u64, u64)>, Bytes) {
     (r.get().expect("extents"), r.get().expect("data"))
 }
 
-/// To the byte, as a stock OSD with BlueStore, wherever in blocks and chunks the bytes lie.
+/// Exact to the byte, as in a stock OSD with BlueStore, wherever the bytes lie in blocks and chunks.
 #[test]
 fn a_sparse_read_finds_what_was_written_and_not_what_lies_between() {
     for base in [0, 4096, 100_000, 1 << 22] {
@@ -440,7 +440,7 @@ fn a_sparse_read_finds_what_was_written_and_not_what_lies_between() {
     }
 }
 
-/// As the walk of a trimming does it: page by page, each head whose clones a page names.
+/// Trims as the walk does: page by page, for each head with clones on a page.
 fn trimmed(g: &mut Group, removed: &Arc<loligo_maps::SnapSet>) {
     let mut from = None::<loligo_store::ObjectName>;
     loop {
@@ -555,7 +555,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What an object is after a step; `None` if there is none.
+/// The expected object after a step; `None` if it does not exist.
 fn expect(object: Option<Vec<u8>>, step: &Step) -> (Option<Vec<u8>>, i32) {
     let there = object.is_some();
     let mut bytes = object.clone().unwrap_or_default();
@@ -569,7 +569,7 @@ fn expect(object: Option<Vec<u8>>, step: &Step) -> (Option<Vec<u8>>, i32) {
         Step::Append(data) => put(&mut bytes, object.as_ref().map_or(0, Vec::len), data),
         Step::Truncate(_) | Step::Zero(..) if !there => return (None, 0),
         Step::Truncate(size) => bytes.resize(*size as usize, 0),
-        // What would be zero up to the end is cut off.
+        // Zeroing up to the end truncates.
         Step::Zero(offset, len) if *len > 0 && (offset + len) as usize >= bytes.len() => {
             bytes.truncate(*offset as usize);
         }
@@ -630,7 +630,7 @@ proptest! {
     }
 }
 
-/// A write that knows of snapshots.
+/// A write with a snapshot context.
 fn with_snaps(g: &mut Group, name: &str, ops: Ops, seq: u64, snaps: &[u64]) -> OsdReply {
     let mut op = g.op(name, ops);
     (op.snap_seq, op.snaps) = (SnapId(seq), snaps.iter().copied().map(SnapId).collect());
@@ -638,7 +638,7 @@ fn with_snaps(g: &mut Group, name: &str, ops: Ops, seq: u64, snaps: &[u64]) -> O
     g.ask_op(op)
 }
 
-/// What an object was at a snapshot, or why not.
+/// The object's content at a snapshot, or the error.
 fn at_snap(g: &mut Group, name: &str, snap: SnapId) -> Result<Vec<u8>, i32> {
     let op = MOSDOp { snapid: snap, ..g.op(name, smallvec![OsdOp::read(0, 0)]) };
     g.tid += 1;
@@ -646,7 +646,7 @@ fn at_snap(g: &mut Group, name: &str, snap: SnapId) -> Result<Vec<u8>, i32> {
     if reply.result < 0 { Err(reply.result) } else { Ok(reply.outs[0].data.to_vec()) }
 }
 
-/// Clones as LIST_SNAPS tells them: id, snapshots, overlap, size.
+/// Clones as LIST_SNAPS shows them: id, snapshots, overlap, size.
 type Clones = Vec<(u64, Vec<u64>, Vec<(u64, u64)>, u64)>;
 
 fn list_snaps(g: &mut Group, name: &str) -> (u64, Clones) {
@@ -712,8 +712,8 @@ fn a_deleted_object_stays_for_its_snapshots() {
     assert_eq!(g.contents("x"), b"old");
 }
 
-/// Found by a random script (seed 140 of the differential test): a range too long for an object is none for
-/// one that is all behind it.
+/// Found by a random script (seed 140 of the differential test): a range longer than the maximum object
+/// size is accepted if it lies entirely beyond the object's end.
 #[test]
 fn zeros_behind_the_end_are_nothing_however_many() {
     let mut g = roomy();
@@ -728,8 +728,8 @@ fn zeros_behind_the_end_are_nothing_however_many() {
     assert_eq!(g.result("x", OsdOp::new(OpCode::STAT)), -2);
 }
 
-/// Found by a random script (seed 114 of the differential test): who leaves a snapshot out of a context
-/// leaves it out of the clone.
+/// Found by a random script (seed 114 of the differential test): a snapshot missing from the writer's
+/// context is not represented by the clone.
 #[test]
 fn only_snapshots_that_the_writer_named_saw_the_object() {
     let mut g = roomy();
@@ -741,7 +741,7 @@ fn only_snapshots_that_the_writer_named_saw_the_object() {
         assert_eq!(found.is_ok_and(|data| data == b"old"), saw, "snapshot {snap}");
     }
     assert_eq!(at_snap(&mut g, "x", SnapId(6)).as_deref(), Ok(&b"new"[..]));
-    // To go back to one that saw nothing is to remove.
+    // A rollback to a snapshot that saw nothing removes the object.
     let back = |id| smallvec![OsdOp::rollback(SnapId(id))];
     assert_eq!(with_snaps(&mut g, "x", back(3), 5, &[4, 2]).result, 0);
     assert_eq!(g.result("x", OsdOp::new(OpCode::STAT)), -2);
@@ -796,7 +796,7 @@ fn sums_of_parts() {
     assert_eq!(sum(args(0, 22, 11, ChecksumArgs::CRC32C), &[0; 3]).0, -22);
     assert_eq!(sum(args(0, 22, 11, 7), &[0; 8]).0, -22);
     assert_eq!(sum(args(99, 22, 11, ChecksumArgs::XXHASH64), &[0; 8]), (0, vec![]));
-    // The xxHash of nothing, of the reference implementation.
+    // The xxHash of no bytes, from the reference implementation.
     assert_eq!(g.result("y", OsdOp::create(true)), 0);
     let reply = g
         .ask("y", smallvec![OsdOp::checksum(args(0, 0, 0, ChecksumArgs::XXHASH32), Bytes::from(vec![0; 4]))]);

@@ -1,8 +1,8 @@
-//! TMAP: a map that is kept in an object's bytes, as programs did before there were omaps.
+//! TMAP: a map stored in an object's bytes, used by programs from before omaps existed.
 //!
-//! The bytes are a header, the number of pairs, and the pairs in the order of their keys. The directory of
-//! images of the first format is such a map. Where a stock OSD aborts (a stored map or a header that cannot
-//! be decoded) the answer is EINVAL. Facts: `osd/PrimaryLogPG.cc` (`do_tmapup`, `do_tmap2omap`),
+//! The bytes are a header, the number of pairs, and the pairs in key order. The directory of images of
+//! the first format is such a map. Where a stock OSD aborts (a stored map or a header that cannot be
+//! decoded) the result is EINVAL. Facts: `osd/PrimaryLogPG.cc` (`do_tmapup`, `do_tmap2omap`),
 //! `include/rados.h`.
 
 use std::collections::BTreeMap;
@@ -20,24 +20,24 @@ mod step {
     pub(super) const HEADER: u8 = b'h';
     /// Sets a key.
     pub(super) const SET: u8 = b's';
-    /// Sets a key that there is not.
+    /// Sets a key that must not exist.
     pub(super) const CREATE: u8 = b'c';
-    /// Removes a key that there is.
+    /// Removes a key that must exist.
     pub(super) const REMOVE: u8 = b'r';
-    /// Removes a key, if it is there.
+    /// Removes a key if it exists.
     pub(super) const REMOVE_SLOPPY: u8 = b'R';
 }
 
-/// TMAP2OMAP: no map is none to turn into an omap, and no error (`CEPH_OSD_TMAP2OMAP_NULLOK`).
+/// TMAP2OMAP: an empty object is no error (`CEPH_OSD_TMAP2OMAP_NULLOK`).
 const NULL_OK: u8 = 1;
 
 impl Execution<'_> {
-    /// The stored map as it is.
+    /// Returns the stored map unchanged.
     pub(super) fn tmap(&mut self) -> Output {
         self.read(&OsdOp::read(0, 0))
     }
 
-    /// Replaces the map. One whose keys are out of order is put in order.
+    /// Replaces the map. A map whose keys are out of order is sorted.
     pub(super) fn put_tmap(&mut self, op: &OsdOp) -> Output {
         self.context.works(op.data.len() as u64)?;
         self.makes(op.data.len() as u64)?;
@@ -74,7 +74,7 @@ impl Execution<'_> {
     }
 }
 
-/// Whether each key stands behind those before it.
+/// Whether the keys are in ascending order.
 fn is_ordered(map: &[u8]) -> Result<bool, DecodeError> {
     let mut r = Reader::new(map);
     r.blob()?;
@@ -96,7 +96,7 @@ fn ordered(map: &[u8]) -> Result<Bytes, Errno> {
 
 type Pairs = BTreeMap<Bytes, Bytes>;
 
-/// All of a map; no bytes are an empty one.
+/// Decodes a map; no bytes are an empty map.
 fn decoded(map: &[u8]) -> Result<(Bytes, Pairs), Errno> {
     if map.is_empty() {
         return Ok(Default::default());
@@ -113,10 +113,10 @@ fn encoded(header: &Bytes, pairs: &Pairs) -> Bytes {
     w.into_bytes()
 }
 
-/// The map after an update whose keys are in order; `None` if they are not.
+/// Applies an update whose keys are in order; returns `None` if they are not.
 ///
-/// As in a stock OSD, a step looks for its key among those that were stored, not among those that earlier
-/// steps have set.
+/// As in a stock OSD, a step looks for its key among the stored ones, not among those set by earlier
+/// steps.
 fn merged(stored: &[u8], update: &[u8]) -> Result<Option<Bytes>, Errno> {
     let (mut stored, mut update) = (Reader::new(stored), Reader::new(update));
     let (mut header, mut count) = match stored.is_empty() {
@@ -180,7 +180,7 @@ fn put_pair(w: &mut Writer, key: &[u8], value: &[u8]) {
     w.blob(value);
 }
 
-/// The map after an update whose keys are in no order. CREATE is unknown here, as in a stock OSD.
+/// Applies an update whose keys are in any order. CREATE is not supported here, as in a stock OSD.
 fn updated_in_any_order(stored: &[u8], update: &[u8]) -> Result<Bytes, Errno> {
     let (mut header, mut pairs) = decoded(stored)?;
     let mut update = Reader::new(update);
@@ -202,7 +202,7 @@ mod tests {
 
     use super::*;
 
-    /// A map of `key` and `value`.
+    /// Encodes a map of these pairs.
     fn map(header: &str, pairs: &[(&str, &str)]) -> Bytes {
         let mut w = Writer::new();
         w.put(header);
@@ -229,7 +229,7 @@ mod tests {
         let steps = update(&[(b's', "b", "2"), (b's', "c", "x"), (b'r', "e", ""), (b'R', "f", "")]);
         let wanted = map("h", &[("a", "1"), ("b", "2"), ("c", "x")]);
         assert_eq!(merged(&stored, &steps), Ok(Some(wanted)));
-        // Of nothing at all, and with another header.
+        // Onto an empty map, with a new header.
         let header = [&b"h\x01\0\0\0H"[..], &update(&[(b's', "a", "1")])].concat();
         assert_eq!(merged(b"", &header), Ok(Some(map("H", &[("a", "1")]))));
     }
@@ -251,7 +251,7 @@ mod tests {
     }
 
     proptest! {
-        /// Merging is what setting and removing one after the other is, if no key comes twice.
+        /// If no key occurs twice, merging equals setting and removing the keys one by one.
         #[test]
         fn merging_is_updating(
             stored in prop::collection::btree_map("[a-f]{0,2}", "[x-z]{0,2}", 0..8),

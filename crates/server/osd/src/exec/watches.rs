@@ -1,5 +1,5 @@
-//! The operations on watches: what they look at, what they write down, and what is to be done if the request
-//! goes well.
+//! The operations on watches: what they read, what they store, and their effects if the request
+//! succeeds.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
@@ -18,16 +18,17 @@ use crate::watch::{Answered, Connected, Effects, Load, Notified, Watch, Watches,
 const WATCH_TIMEOUT_S: u32 = 30;
 /// `osd_default_notify_timeout`.
 const NOTIFY_TIMEOUT_S: u32 = 30;
-/// Longer than anything lives; keeps times in bounds.
+/// An upper bound that keeps times in range.
 const TIMEOUT_S_MAX: u32 = 1 << 24;
 
-/// What it costs to go through the watchers of an object or to list them, in bytes for each.
+/// The cost of visiting or listing a watcher of an object, in bytes.
 const WATCHER_LEN: u64 = 128;
 
-/// Tells the notifications of one epoch apart.
+/// Distinguishes the notifications of one epoch.
 static NEXT_NOTIFY: AtomicU32 = AtomicU32::new(1);
 
-/// Takes from the store who watches an object, if the request is about watches and that is not known yet.
+/// Loads an object's watchers from the store if the request concerns watches and they are not loaded
+/// yet.
 pub(crate) fn load(
     context: &Context,
     ops: &Ops,
@@ -69,7 +70,7 @@ impl Execution<'_> {
         }
     }
 
-    /// Requests that are not clients' are not counted.
+    /// Internal requests are not counted.
     fn load_admits(&self, admits: impl FnOnce(&Load) -> Result<(), Errno>) -> Result<(), Errno> {
         self.load.map_or(Ok(()), admits)
     }
@@ -105,7 +106,7 @@ impl Execution<'_> {
         DONE
     }
 
-    /// Ends a watch; `tell` says whether its client hears of it.
+    /// Ends a watch; `tell`: its client is notified.
     pub(crate) fn unwatch(&mut self, key: (u64, u64), tell: bool) -> Result<(), Errno> {
         self.info.watched = self.watchers.is_some_and(|watchers| watchers.keys().any(|other| *other != key));
         self.make(record::forget(key));
@@ -123,10 +124,10 @@ impl Execution<'_> {
         }
     }
 
-    /// The object goes: everybody who watches it is told.
+    /// Ends all watches of an object that is deleted; their clients are notified.
     pub(crate) fn forget_watchers(&mut self) -> Result<(), Errno> {
         self.info.watched = false;
-        // Once in a request: it may remove and make its object thousands of times.
+        // Once for each request, which may delete and create its object thousands of times.
         let is_told = self.effects.as_ref().is_some_and(|effects| effects.all_end);
         if let Some(watchers) = self.watchers.filter(|watchers| !watchers.is_empty() && !is_told) {
             self.effects()?.all_end = true;
@@ -150,7 +151,8 @@ impl Execution<'_> {
 
     pub(crate) fn notify(&mut self, op: &OsdOp) -> Output {
         let mut r = Reader::new(&op.data);
-        // Begins with a version that nobody looks at. What cannot be read is nothing, as in a stock OSD.
+        // The data begins with a version, which is ignored. Fields that cannot be decoded count as
+        // empty, as in a stock OSD.
         let timeout_s = r.u32().and_then(|_| r.u32()).unwrap_or(0);
         let payload = r.get::<Bytes>().unwrap_or_default();
         let watchers = self.watchers.map_or(0, |watchers| watchers.len());
@@ -160,7 +162,7 @@ impl Execution<'_> {
             self.load_admits(|load| load.admits_notify(pending, watchers, bytes))?;
             self.effects()?.pending.notify(watchers, bytes);
         }
-        // Relaxed: a number that nobody else has is all that is wanted.
+        // Relaxed: the number only has to be unique.
         let number = NEXT_NOTIFY.fetch_add(1, Ordering::Relaxed);
         let id = u64::from(self.context.epoch.0) << 32 | u64::from(number);
         let notified = Notified {
@@ -185,11 +187,11 @@ impl Execution<'_> {
         let all = self.watchers.map_or(0, |watchers| watchers.len());
         let answered = match parts() {
             Ok((id, cookie, reply)) => Answered { id, client, cookie: Some(cookie), reply },
-            // As the oldest clients say it: the number stands where the cookie should.
+            // The oldest clients put the notification's id where the cookie should be.
             Err(_) => Answered { id: op.cookie(), client, cookie: None, reply: Bytes::new() },
         };
         if answered.cookie.is_none() {
-            // All watches of the object are gone through.
+            // All watches of the object are visited.
             self.spend(all as u64 * WATCHER_LEN)?;
         }
         if !answered.reply.is_empty() {

@@ -1,4 +1,4 @@
-//! Requests that change their object.
+//! Executes requests that change their object.
 
 use std::sync::Arc;
 
@@ -21,23 +21,24 @@ use crate::stats::Counters;
 /// The number of the read that finds a request's object.
 pub(super) const OBJECT: u32 = 0;
 
-/// How a write went.
+/// The outcome of a write.
 enum Written {
-    /// The object is another now.
+    /// The object was changed.
     Changed(i32),
-    /// The operations were fine and changed nothing: a truncation of an object that is not there.
+    /// The operations succeeded and changed nothing, for example a truncation of an object that does not
+    /// exist.
     Nothing(i32),
-    /// One of them failed, so none was done.
+    /// An operation failed, so nothing was changed.
     Failed(Errno),
-    /// What was to be copied could not be.
+    /// The source of a copy could not be read.
     CopyFailed(Errno),
-    /// Done when there is room.
+    /// The pool is full; the request gets no reply.
     Later,
 }
 
-/// Each write takes a place in the placement group's history, also one that failed or changed nothing: that
-/// is how a stock OSD remembers what to answer to its repetition, and why versions have gaps. But not one
-/// that could not copy (`CopyFromCallback` in `PrimaryLogPG.cc`).
+/// Executes a write request. Each write takes a place in the placement group's history, even if it
+/// failed or changed nothing: a stock OSD uses it to answer a resent request, and so versions have gaps.
+/// The exception is a write whose copy failed (`CopyFromCallback` in `PrimaryLogPG.cc`).
 pub(super) fn request(
     context: &Context,
     op: &mut MOSDOp,
@@ -55,7 +56,8 @@ pub(super) fn request(
         user_version: 0,
         result: 0,
     };
-    // Asked for anew each time: the slot keeps others from the object, and the store has it at hand now.
+    // Read again each time: the slot keeps other requests from the object, and the store now has it in
+    // memory.
     context.fetches.forget(OBJECT);
     let view = context.fetches.now(|| collection.object(oid_of(op)));
     let user_version_before =
@@ -100,7 +102,7 @@ pub(super) fn request(
     Ok(Some(reply))
 }
 
-/// Executes a write's operations and does what they change; `record` gets the object's version.
+/// Runs a write's operations and submits the changes; sets the object's version in `record`.
 #[expect(
     clippy::too_many_arguments,
     reason = "the request, where it happens, and three things that come of it"
@@ -116,7 +118,7 @@ fn write(
     known: &mut Known,
 ) -> Written {
     let oid = oid_of(op);
-    // What comes faster than the store can make it safe waits here.
+    // A write that arrives faster than the store commits waits here.
     if let Err(errno) = context.fetches.now(|| collection.room()) {
         return Written::Failed(errno);
     }
@@ -132,7 +134,7 @@ fn write(
     });
     let result = match result {
         Ok(result) => result,
-        // Or it waits, which the caller sees.
+        // The request may also be waiting; the caller checks that.
         Err(errno) if execution.copy_failed => return Written::CopyFailed(errno),
         Err(errno) => return Written::Failed(errno),
     };
@@ -151,7 +153,8 @@ fn write(
     }
     record.result = if wants_outputs { result } else { 0 };
     if let Some(id) = execution.clone_to_come() {
-        // The store has to know that there is none: it must not have to look on the disk then.
+        // The store must know that the clone does not exist, so that it need not read the disk on
+        // submit.
         let clone = ObjectRef { snap: id, ..oid };
         let cloned = execution.view.as_ref().map_or(0, |view| view.cloned_bytes());
         let made = context.works(cloned).and_then(|()| execution.makes(cloned));
@@ -169,7 +172,8 @@ fn write(
     }
 }
 
-/// Looks at what else must be known of the object before the operations run; its clones.
+/// Loads the object's watches and checks the snapshot context before the operations run. Returns the
+/// object's clones.
 fn prepare(
     context: &Context,
     op: &MOSDOp,
@@ -189,7 +193,7 @@ fn prepare(
     Ok(snaps)
 }
 
-/// Does what an execution has come to: first the clone of what was there, then the changes.
+/// Submits the changes of an execution: first the clone of the previous state, then the changes.
 fn submit(
     mut execution: Execution<'_>,
     op: &MOSDOp,
@@ -203,11 +207,11 @@ fn submit(
         let info = snaps::info_of_clone(&before, record.version);
         let changes = smallvec![Change::CloneFrom { source: oid }];
         objects.push(ObjectChanges { oid: ObjectRef { snap: id, ..oid }, info, changes });
-        // The clone has a place of its own in the history.
+        // The clone takes its own place in the history.
         record.version.version += 1;
     }
     let Execution { changes, info, view, collection, user_modify, copied_mtime, .. } = execution;
-    // What nobody views need not be copied for the change.
+    // Data without a view need not be copied for the change.
     drop(view);
     record.user_version = if user_modify {
         record.version.version.max(user_version_newest.max(info.user_version) + 1)
@@ -221,7 +225,7 @@ fn submit(
     collection.submit(Transaction { version: record.version, objects, record: Some(*record) })
 }
 
-/// Whether the outputs of a write are as short as they must be.
+/// Checks the bound on a write's outputs and clears those that exceed it.
 fn check_outputs(context: &Context, outputs: &mut Outputs) -> Result<(), Errno> {
     let mut fits = Ok(());
     for (rval, data) in outputs.iter_mut().filter(|(_, data)| data.len() > context.limits.write_reply_bytes) {

@@ -1,11 +1,11 @@
-//! What an object is, as far as a few lines can say.
+//! A small model of an object's content.
 
 use loligo_wire::message::osd::{OpCode, OpFlags, Ops};
 
-/// An object's bytes, or that there is none.
+/// An object's bytes; `None` if it does not exist.
 pub(super) type Model = Option<Vec<u8>>;
 
-/// What a request that went well makes of an object; `None` if that is more than this model knows.
+/// The object after a successful request; `None` if the model does not cover the request.
 pub(super) fn after(before: &Model, ops: &Ops) -> Option<Model> {
     let mut object = before.clone();
     for op in ops {
@@ -38,7 +38,7 @@ pub(super) fn after(before: &Model, ops: &Ops) -> Option<Model> {
     Some(object)
 }
 
-/// As in a stock OSD: zeros up to the end are a truncation.
+/// As in a stock OSD, zeroing up to the end truncates.
 fn zero(bytes: &mut Vec<u8>, offset: usize, len: usize) {
     let end = offset.saturating_add(len);
     if len > 0 && end >= bytes.len() {

@@ -1,8 +1,8 @@
-//! Bytes as a script: what clients do one after the other.
+//! Decodes bytes as a script of client actions.
 //!
-//! A step begins with a byte: bits 0 and 1 say which client, 2 and 3 which object, 4 and 5 how many
-//! operations, 6 whether a snapshot is read. With bit 7 the next byte says what happens instead of a request.
-//! Bytes that are missing are zeros.
+//! A step begins with a byte: bits 0 and 1 select the client, 2 and 3 the object, 4 and 5 the number of
+//! operations, bit 6 whether a snapshot is read. With bit 7 the next byte selects another action instead
+//! of a request. Missing bytes are zeros.
 
 use az::SaturatingAs as _;
 use bytes::Bytes;
@@ -15,17 +15,17 @@ use crate::classes;
 
 pub(super) const POOL: PoolId = PoolId(1);
 
-/// What happens.
+/// An action.
 pub(super) enum Step {
     /// A request.
     Request { client: usize, object: u8, snap: Option<u64>, ops: Ops },
-    /// The newest request of a client comes again.
+    /// A client resends its newest request.
     Again { client: usize },
-    /// A snapshot is taken, and all clients know of it.
+    /// A snapshot is taken; all clients know of it.
     Snapshot,
     /// A client's connection is lost.
     Lost { client: usize },
-    /// All answers are waited for.
+    /// Waits for all replies.
     Pause,
 }
 
@@ -80,7 +80,7 @@ const CODES: [OpCode; 48] = [
     OpCode::CACHE_FLUSH,
 ];
 
-/// What is left of the bytes.
+/// The remaining bytes.
 pub(super) struct Script<'a>(pub(super) &'a [u8]);
 
 impl Script<'_> {
@@ -110,14 +110,13 @@ impl Script<'_> {
         *byte
     }
 
-    /// Two bytes, of which the upper four bits say by how much the others are shifted: small and huge
-    /// numbers.
+    /// Two bytes; the upper four bits give the shift of the others, so that numbers are small or huge.
     fn number(&mut self) -> u64 {
         let both = u64::from(u16::from_le_bytes([self.byte(), self.byte()]));
         (both & 0xfff) << (both >> 12 & 15).saturating_sub(4).saturating_mul(5)
     }
 
-    /// A length, as many bytes, and how often they are repeated.
+    /// A length, a repeat count, and that many bytes.
     fn bytes(&mut self) -> Bytes {
         let (len, times) = (usize::from(self.byte() & 0x7f), 1 << (self.byte() & 7));
         let (bytes, rest) = self.0.split_at(len.min(self.0.len()));
@@ -174,7 +173,7 @@ impl Script<'_> {
     fn call(&mut self) -> OsdOp {
         let (class, method) = classes::nth(usize::from(self.byte()), usize::from(self.byte()));
         let input = self.bytes();
-        // Most inputs are structures with their version and their length in front.
+        // Most inputs are structures that begin with their version and length.
         let mut framed = vec![1, 1];
         framed.extend(input.len().saturating_as::<u32>().to_le_bytes());
         framed.extend_from_slice(&input);

@@ -1,4 +1,4 @@
-//! Clients that do one thing after the other in two placement groups of a store in memory.
+//! Plays sequences of client actions in two placement groups of a store in memory.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,30 +26,30 @@ use crate::helpers::Helpers;
 use crate::place::Places;
 use crate::slot::Request;
 
-/// Small, so that a request that gets beyond them is noticed.
+/// Small, so that a request that exceeds them is noticed.
 const WORK_BYTES: u64 = 4 << 20;
 const OBJECT_BYTES: u64 = 1 << 20;
-/// What is done at most, and how many snapshots are taken: what can be stored has a bound.
+/// Maximum number of steps and of snapshots, so that the stored data is bounded.
 const STEPS_MAX: usize = 64;
 const SNAPS_MAX: u64 = 6;
 const CLIENTS: usize = 4;
 const OBJECTS: u8 = 4;
 const PGS: u32 = 2;
-/// Requests that are sent before their answers are looked at.
+/// Requests sent before their replies are received.
 const WAITING_MAX: usize = 4;
-/// Bytes that may be allocated at once: each object's head and clones, what one request makes, answers that
-/// wait.
+/// Bytes that may be allocated at once: each object's head and clones, the bytes one request makes,
+/// waiting replies.
 const MEMORY_MAX: usize = 192 << 20;
-/// Nothing takes this long, unless it never comes.
+/// A reply that takes longer is considered missing.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Plays the bytes as a script, and returns how many writes went well of which a model says what they do;
-/// `memory` says how many bytes the process has allocated at most since the start.
+/// Plays the bytes as a script. Returns the number of successful writes that the model covers. `memory`
+/// returns the peak of bytes allocated by the process since the start.
 ///
 /// # Panics
-/// If something panics, an answer does not come or overtakes another one, a request that comes again has
-/// another result, an answer or the memory gets beyond its bound, a refused request changes its object, or an
-/// object does not read back what it must.
+/// If a step panics, a reply is missing or overtakes another one, a resent request has another result, a
+/// reply or the memory exceeds its bound, a refused request changes its object, or an object does not
+/// read back as the model expects.
 pub fn sequences(data: &[u8], memory: impl Fn() -> usize) -> usize {
     let mut play = Play::new();
     let mut script = Script(data);
@@ -70,7 +70,7 @@ struct Inbox {
 
 impl Asker for Inbox {
     fn answer(&self, reply: Msg) {
-        // Notifications end after the play.
+        // Notifications may end after the play.
         let _ = self.sender.send((self.conn, reply));
     }
 
@@ -88,7 +88,7 @@ struct Client {
     newest: Option<(Tid, MOSDOp)>,
 }
 
-/// A request that was sent, and what came of it.
+/// A request that was sent, and its outcome.
 struct Asked {
     conn: u64,
     client: usize,
@@ -99,7 +99,7 @@ struct Asked {
     outcome: Option<Outcome>,
 }
 
-/// What came of a request: of a write that comes again the same must come.
+/// The result and version of a request: a resent write must get the same.
 type Outcome = (i32, Eversion);
 
 struct Play {
@@ -110,11 +110,11 @@ struct Play {
     conns: u64,
     snaps: u64,
     tid: u64,
-    /// In the order in which they were sent, which is that in which they are executed.
+    /// In the order of sending, which is the order of execution.
     asked: Vec<Asked>,
     outcomes: BTreeMap<(usize, Tid), Outcome>,
     models: [Model; OBJECTS as usize],
-    /// Writes that went well and that the model knows.
+    /// Successful writes that the model covers.
     known: usize,
 }
 
@@ -173,7 +173,7 @@ impl Play {
         }
     }
 
-    /// A request as a client makes it.
+    /// Builds a request as a client does.
     fn request(&self, object: u8, snap: Option<u64>, ops: Ops) -> MOSDOp {
         let mut op = MOSDOp::new(ObjectLocator::in_pool(POOL), vec![b'0' + object], ops, OsdFlags::RETURNVEC);
         op.hash = object.into();
@@ -217,7 +217,7 @@ impl Play {
         assert!(slot.submit(request), "a few requests have room");
     }
 
-    /// Waits for all answers, and compares all objects with the model.
+    /// Waits for all replies, and compares all objects with the model.
     fn pause(&mut self) {
         while self.asked.iter().any(|asked| asked.outcome.is_none()) {
             self.hear();
@@ -238,7 +238,7 @@ impl Play {
         }
     }
 
-    /// Takes the next answer, which must be that to the oldest request of its connection for its object.
+    /// Receives the next reply, which must answer the oldest request of its connection for its object.
     fn hear(&mut self) {
         let Some((conn, reply)) = self.next_reply() else { return };
         let mut waiting =
@@ -250,7 +250,7 @@ impl Play {
         self.asked[index].outcome = Some((reply.1.result, reply.1.replay_version));
     }
 
-    /// The next answer and its connection; `None` for what is said to watchers.
+    /// The next reply and its connection; `None` for a message to a watcher.
     fn next_reply(&self) -> Option<(u64, (Tid, OsdReply))> {
         let (conn, msg) = self.answers.recv_timeout(LONG).expect("an answer to each request");
         if msg.header.kind != MOSDOpReply::KIND {
@@ -282,7 +282,7 @@ impl Play {
         }
     }
 
-    /// An object as a client that was not there before reads it.
+    /// Reads an object as a new client.
     fn read(&mut self, object: u8) -> Model {
         self.conns += 1;
         let inbox = Arc::new(Inbox { conn: self.conns, sender: self.sender.clone() });
@@ -296,7 +296,7 @@ impl Play {
     }
 }
 
-/// The checks before a request may enter its slot; whether it may change its object.
+/// Runs the checks before a request enters its slot. Returns whether it may change its object.
 fn check(op: &MOSDOp, limits: &Limits) -> Result<bool, Errno> {
     let needs = Needs::of(op)?;
     limits.check_count(op)?;

@@ -1,8 +1,8 @@
-//! The thread that sends answers which had to wait for the store.
+//! The thread that sends replies which had to wait for the store.
 //!
-//! The store's committer tells of many changes at once, on the thread that should be writing the next ones;
-//! so it only leaves here which placement groups have answers. They leave in one write for each connection,
-//! and so do the answers to reads that the store gives together.
+//! The store's committer reports many changes at once, on the thread that must write the next ones. It
+//! therefore only queues the placement groups that have replies. The replies of a batch leave in one
+//! write for each connection, and so do the replies to reads that the store completes together.
 
 use std::cell::RefCell;
 use std::ops::ControlFlow;
@@ -21,17 +21,18 @@ use super::Replies;
 use crate::asker::{Asker, Held};
 use crate::hands::OnPanic;
 
-/// Held to take out all that waits to be sent; leaving something takes no lock.
+/// Held to take out all queued items; queueing one takes no lock.
 static FINISHER: Class = Class::new("osd.finisher");
 
-/// Placement groups with answers, each at most once, and messages that wait to be sent.
+/// Maximum number of queued items: placement groups with replies, each at most once, and messages.
 const WAITING_MAX: usize = 256 << 10;
-/// Placement groups and messages served at once.
+/// Placement groups and messages served in one batch.
 const BATCH: usize = 256;
-/// Connections whose answers are gathered at once; those of others leave one by one.
+/// Connections whose replies are gathered at once; replies to further connections are written one by
+/// one.
 const CORKS_MAX: usize = 32;
 
-/// Sends answers; has no thread before the first one.
+/// Sends replies. The thread is started by the first one.
 pub(crate) struct Finisher {
     shared: Arc<Shared>,
     thread: OnceLock<Option<Thread>>,
@@ -43,13 +44,13 @@ struct Shared {
     on_panic: OnceLock<OnPanic>,
 }
 
-/// What the thread sends.
+/// An item for the thread to send.
 #[expect(
     clippy::large_enum_variant,
     reason = "a message is moved twice; a box would be an allocation for each"
 )]
 enum Item {
-    /// The answers of a placement group that may leave.
+    /// The leaving replies of a placement group.
     Group(Arc<Replies>),
     /// A message to a watcher or a notifier.
     Message(Leaving),
@@ -67,17 +68,17 @@ impl Default for Finisher {
 }
 
 impl Finisher {
-    /// Has the answers of a placement group sent; the caller has become their sender. Never waits.
+    /// Sends the replies of a placement group whose sender the caller has become. Never blocks.
     pub(crate) fn send(&self, group: Option<Arc<Replies>>) {
         self.push(group.into_iter().map(Item::Group));
     }
 
-    /// Says who hears that the thread has panicked.
+    /// Sets the handler called when the thread has panicked.
     pub(crate) fn on_panic(&self, heard: OnPanic) {
         let _ = self.shared.on_panic.set(heard);
     }
 
-    /// Has messages sent. Never waits.
+    /// Sends messages. Never blocks.
     pub(crate) fn send_messages(&self, messages: impl Iterator<Item = Leaving>) {
         self.push(messages.map(Item::Message));
     }
@@ -87,7 +88,7 @@ impl Finisher {
         for item in items {
             match self.shared.lane.push(item) {
                 Ok(action) => wake |= action == Action::Submit,
-                // As much waits as may: nobody is served worse if this does not.
+                // The queue is full: the caller sends the item itself.
                 Err(refused) => send_items([refused.into_inner()].into_iter()),
             }
         }
@@ -96,8 +97,8 @@ impl Finisher {
         }
     }
 
-    /// Wakes the thread; in a thread of the store that gives several answers, behind the last of them: it
-    /// would be awake for each.
+    /// Wakes the thread. On a thread of the store that completes several reads in a batch, the wake-up
+    /// is deferred to the end of the batch; otherwise the thread would be woken for each reply.
     fn wake(&self) {
         let Some(thread) = self.thread.get_or_init(|| self.start()) else { return self.shared.run() };
         let is_left = BEHIND.with_borrow_mut(|batch| {
@@ -112,11 +113,11 @@ impl Finisher {
         }
     }
 
-    /// Starts the thread; without one, answers are sent by whoever brings them.
+    /// Starts the thread. If that fails, the threads that bring replies send them.
     fn start(&self) -> Option<Thread> {
         let shared = Arc::clone(&self.shared);
         let work = move || {
-            // Acquire: what was left before is sent.
+            // Acquire: pairs with the store when the finisher is dropped.
             while !shared.closed.load(Ordering::Acquire) {
                 shared.run();
                 thread::park();
@@ -151,24 +152,24 @@ impl Shared {
     }
 }
 
-/// An answer, the session that gets it, and what counts the request and the answer.
+/// A reply, its recipient, and the guards that count the request and the reply.
 pub(crate) type Leaving = (Arc<dyn Asker>, Msg, Held);
 
 thread_local! {
-    /// What follows from the answers that the store gives in this thread; nothing if it gives none.
+    /// Actions deferred to the end of the store's current batch on this thread; `None` outside a batch.
     static BEHIND: RefCell<Option<Batch>> = const { RefCell::new(None) };
 }
 
-/// What is done behind the last answer of a batch.
+/// Actions deferred to the end of a batch.
 #[derive(Default)]
 struct Batch {
-    /// Threads of finishers that are to be woken.
+    /// Finisher threads to wake.
     to_wake: SmallVec<[Thread; 1]>,
-    /// Placement groups whose answers leave.
+    /// Placement groups whose replies leave.
     groups: Vec<Arc<Replies>>,
 }
 
-/// Hears of the store's batches: what its answers cause leaves together.
+/// Listens to the store's batches, so that the replies of a batch leave together.
 pub(crate) struct Gatherer;
 
 impl BatchListener for Gatherer {
@@ -179,7 +180,7 @@ impl BatchListener for Gatherer {
     }
 
     fn ended(&self) {
-        // What comes of it is of no batch any more.
+        // The batch is taken first: actions caused by the sending belong to no batch.
         let Some(Batch { to_wake, groups }) = BEHIND.take() else { return };
         to_wake.iter().for_each(Thread::unpark);
         if !groups.is_empty() {
@@ -188,14 +189,14 @@ impl BatchListener for Gatherer {
     }
 }
 
-/// Whether this thread is one of the store's that gives several answers: what comes of them leaves together,
-/// behind the last.
+/// Whether this thread is inside a batch of the store. The replies of the batch then leave together at
+/// its end.
 pub(crate) fn gathers() -> bool {
     BEHIND.with_borrow(Option::is_some)
 }
 
-/// Has the answers of a placement group leave behind the last answer that the store gives in this thread,
-/// which [gathers] and has become their sender.
+/// Sends the replies of a placement group at the end of the store's current batch on this thread, which
+/// [gathers] and has become their sender.
 pub(crate) fn gather(group: Option<Arc<Replies>>) {
     let Some(group) = group else { return };
     let is_alone = BEHIND.with_borrow_mut(|batch| match batch {
@@ -221,8 +222,8 @@ fn send_items(items: impl Iterator<Item = Item>) {
     send_all(groups, messages);
 }
 
-/// Sends messages, and answers of placement groups whose sender the caller has become, until no more are
-/// there.
+/// Sends messages, and the replies of placement groups whose sender the caller has become, until none
+/// are left.
 pub(crate) fn send_all(mut groups: Vec<Arc<Replies>>, mut leaving: Vec<Leaving>) {
     loop {
         let mut counts = Vec::with_capacity(groups.len());
@@ -239,7 +240,7 @@ pub(crate) fn send_all(mut groups: Vec<Arc<Replies>>, mut leaving: Vec<Leaving>)
     }
 }
 
-/// Sends answers, in one write for each connection.
+/// Sends replies, in one write for each connection.
 fn leave(leaving: Vec<Leaving>) {
     let mut askers: Vec<Arc<dyn Asker>> = Vec::new();
     for (asker, ..) in &leaving {
@@ -266,7 +267,7 @@ mod tests {
     use super::super::{Key, Place, Reply};
     use super::*;
 
-    /// Somebody whose answers cannot be given.
+    /// A recipient that panics on each reply.
     struct Faulty;
 
     impl Asker for Faulty {
@@ -279,7 +280,7 @@ mod tests {
         }
     }
 
-    /// Somebody who counts what he gets.
+    /// A recipient that counts its replies.
     #[derive(Default)]
     struct Counts(AtomicUsize);
 
@@ -306,7 +307,7 @@ mod tests {
         };
         let arrived = || asker.0.load(Ordering::Relaxed);
         let batches = BatchListeners::default();
-        // Of two OSDs over one store both listen.
+        // Two OSDs over one store both listen.
         (0..2).for_each(|_| batches.add(Arc::new(Gatherer)));
         batches.together(|| {
             give(1);

@@ -1,6 +1,7 @@
-//! Goal: the answers that one client gets for one object arrive in the order of its requests, whatever each
-//! waits for. Method: one thread executes made-up requests, a second makes changes safe, a third ends reads
-//! of the disk, all at random moments; an inbox that pauses now and then checks the order.
+//! Goal: the replies that one client gets for one object arrive in the order of its requests, whatever
+//! each reply waits for. Method: one thread executes generated requests, a second commits changes, a
+//! third completes disk reads, all at random times. The recipient pauses now and then; the test checks
+//! the order it received.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -14,7 +15,8 @@ use super::*;
 const REQUESTS: u64 = 20_000;
 const OBJECTS: u32 = 3;
 
-/// Pseudo-random numbers of a linear congruence: the high bits are good enough to mix orders.
+/// Pseudo-random numbers of a linear congruential generator: the high bits are good enough to mix
+/// orders.
 struct Dice(u64);
 
 impl Dice {
@@ -24,7 +26,7 @@ impl Dice {
     }
 }
 
-/// Takes the answers of one connection.
+/// Records the replies of one connection.
 struct Inbox {
     conn: u64,
     arrived: std::sync::Mutex<Vec<u64>>,
@@ -33,7 +35,7 @@ struct Inbox {
 impl Asker for Inbox {
     fn answer(&self, msg: Msg) {
         let tid = msg.header.tid.0;
-        // What comes next gets a chance to overtake.
+        // Gives the next reply a chance to overtake.
         if tid.is_multiple_of(7) {
             thread::yield_now();
         }
@@ -53,20 +55,20 @@ fn version(version: u64) -> Eversion {
     Eversion { epoch: Epoch(u32::from(version > 0)), version }
 }
 
-/// An answer that has read the disk: it is given when the reading is over.
+/// The reply to a request that reads the disk, given when the read completes.
 type Read = (Eversion, Reply);
 
 struct Executor {
     replies: Arc<Replies>,
     inboxes: [Arc<Inbox>; 2],
     dice: Dice,
-    /// The newest change that was submitted.
+    /// The version of the newest submitted change.
     submitted: Arc<AtomicU64>,
     reads: Sender<Read>,
 }
 
 impl Executor {
-    /// The object is part of the number, so that the inbox's reader can tell.
+    /// The object is derived from the request's number, so that the check can tell it.
     fn execute(&mut self, number: u64) {
         let (inbox, hash) = (&self.inboxes[self.dice.below(2) as usize], number as u32 % OBJECTS);
         let asker = Arc::clone(inbox) as Arc<dyn Asker>;
@@ -76,14 +78,14 @@ impl Executor {
         let reply = Reply { asker, msg, hold: Held::default(), track: None, place };
         let newest = self.submitted.load(Ordering::Relaxed);
         match self.dice.below(10) {
-            // A change that the store makes safe later.
+            // A change that is committed later.
             0..4 => {
                 self.submitted.store(newest + 1, Ordering::Release);
                 self.replies.give(version(newest + 1), reply);
             }
-            // A read of what is in memory: of an object that was changed lately, or long ago.
+            // A read served from memory, of an object changed recently or long ago.
             4..6 => drop(self.replies.give(version(newest - self.dice.below(4).min(newest)), reply)),
-            // An error, a repetition, a read in a group without changes.
+            // An error, a resent write, or a read in a group without changes.
             6..9 => drop(self.replies.give(Eversion::default(), reply)),
             _ => {
                 self.replies.reserve(key, number);
@@ -95,7 +97,7 @@ impl Executor {
     }
 }
 
-/// Makes changes safe, some alone and some together, until the last.
+/// Commits changes, some alone and some together, up to the last.
 fn commit(replies: &Replies, submitted: &AtomicU64, is_over: &AtomicUsize) {
     let (mut dice, mut safe) = (Dice(2), 0);
     loop {
@@ -116,7 +118,7 @@ fn commit(replies: &Replies, submitted: &AtomicU64, is_over: &AtomicUsize) {
     }
 }
 
-/// Ends reads in whatever order. The executor's mutex stands for the slot's lane.
+/// Completes reads in random order. The executor's mutex stands for the slot's lane.
 fn end_reads(reads: Receiver<Read>, executor: &std::sync::Mutex<Executor>) {
     let (mut dice, mut open) = (Dice(3), Vec::new());
     loop {
@@ -194,7 +196,7 @@ fn a_store_that_stops_leaves_nothing_behind() {
     replies.reserve(Key { conn: 1, hash: 0 }, 2);
     replies.give(Eversion::default(), reply(3, false));
     replies.stopped(&StoreError::Stopped);
-    // The read ends with an error that tells of a change which will never be safe.
+    // The read ends with an error that reports a change which will never be committed.
     replies.give(version(1), reply(2, true));
     assert_eq!(replies.unsent.load(Ordering::Acquire), 0);
     assert_eq!(*inbox.arrived.lock().expect("no test has panicked"), [0_u64; 0]);

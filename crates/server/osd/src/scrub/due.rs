@@ -1,4 +1,4 @@
-//! Which placement group is to be scrubbed though nobody asks for it.
+//! Selects the placement group whose periodic scrub is due.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use loligo_wire::{PgId, UTime};
 use crate::place::Places;
 use crate::scrubs::{ScrubJob, ScrubKind, Scrubbed};
 
-/// How often is scrubbed where a pool's settings do not say it, and how fast.
+/// The default scrub intervals, which a pool's options may override, and the pace of scrubs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScrubPolicy {
-    /// Between two scrubs of a placement group (`osd_scrub_min_interval`).
+    /// Time between two scrubs of a placement group (`osd_scrub_min_interval`).
     pub min_interval: Duration,
-    /// Between two deep ones (`osd_deep_scrub_interval`).
+    /// Time between two deep scrubs (`osd_deep_scrub_interval`).
     pub deep_interval: Duration,
-    /// At least between two steps of any scrub (`osd_scrub_sleep`).
+    /// Minimum pause between two steps of any scrub (`osd_scrub_sleep`).
     pub pause: Duration,
 }
 
@@ -28,7 +28,7 @@ impl Default for ScrubPolicy {
     }
 }
 
-/// The scrub that is longest overdue.
+/// Returns the scrub that is longest overdue.
 pub(super) fn longest(
     places: &Places,
     groups: &BTreeMap<PgId, Scrubbed>,
@@ -49,7 +49,7 @@ pub(super) fn longest(
     Some(ScrubJob { pg, kind, asked: false })
 }
 
-/// How often a pool's placement groups may be scrubbed in each way; `None`: not at all.
+/// The intervals of a pool's scrubs; `None` where a flag forbids that kind.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Allowed {
     shallow: Option<Duration>,
@@ -73,10 +73,10 @@ impl Allowed {
         }
     }
 
-    /// The scrub that is due, and since when the last one is.
+    /// Returns the scrub that is due and the time of the last one of its kind.
     fn due(self, last: &Scrubbed, created: UTime, now: UTime) -> Option<(UTime, ScrubKind)> {
         let over = |at: UTime, interval: Option<Duration>| {
-            // What was never done counts from the pool's beginning.
+            // A scrub never done counts from the pool's creation.
             let at = at.max(created);
             interval
                 .filter(|interval| now.since_epoch().saturating_sub(at.since_epoch()) >= *interval)

@@ -1,12 +1,11 @@
-//! Scrubs: placement groups are read object by object, so that what is damaged is found before a client reads
-//! it.
+//! Scrubs: placement groups are read object by object, so that damage is found before a client reads it.
 //!
-//! A shallow scrub reads what the store says of each object; a deep one reads the data and the omap too, from
-//! the medium and not from a cache, and compares checksums ([`walk`]). One placement group is scrubbed at a
-//! time. No lock is held while the store reads, requests do not wait for a scrub, and a step is bounded: one
-//! page of names, one part of an object.
+//! A shallow scrub reads the store's metadata of each object. A deep scrub also reads data and omap,
+//! from the medium and not from a cache, and compares checksums ([`walk`]). One placement group is
+//! scrubbed at a time. No lock is held while the store reads, requests do not wait for a scrub, and each
+//! step is bounded: one page of names, or one part of an object.
 //!
-//! [`Scrubs`] keeps what is asked for and what was found; what is due says [`due`].
+//! [`Scrubs`] keeps the requested scrubs and the findings; [`due`] selects periodic scrubs.
 
 mod due;
 mod walk;
@@ -24,8 +23,8 @@ use crate::scrubs::{Damage, PgScrub, ScrubJob, ScrubKind, ScrubReport, Scrubs, r
 use walk::Pace;
 
 impl Osd {
-    /// Has placement groups scrubbed, one after the other. One that waits already is scrubbed once, in the
-    /// more thorough way.
+    /// Requests scrubs of placement groups, to run one after the other. A group already queued is
+    /// scrubbed once, with the more thorough kind.
     pub fn ask_scrub(&self, pgs: impl IntoIterator<Item = PgId>, kind: ScrubKind) {
         let mut table = self.scrubs.table.lock();
         for pg in pgs {
@@ -38,12 +37,12 @@ impl Osd {
         self.scrubs.asked.notify_one();
     }
 
-    /// Waits until a scrub is asked for.
+    /// Waits until a scrub is requested.
     pub async fn scrub_asked(&self) {
         self.scrubs.asked.notified().await;
     }
 
-    /// The next scrub to do: the oldest that was asked for, else the one that is longest overdue.
+    /// Takes the next scrub to run: the oldest requested one, otherwise the one that is longest overdue.
     pub fn next_scrub(&self, policy: &ScrubPolicy, now: UTime) -> Option<ScrubJob> {
         let places = self.places.load();
         let mut table = self.scrubs.table.lock();
@@ -57,7 +56,7 @@ impl Osd {
         due::longest(&places, &table.groups, policy, now)
     }
 
-    /// Does a scrub. `None`: the store has stopped, or the pool is gone.
+    /// Runs a scrub. Returns `None` if the store has stopped or the pool is deleted.
     pub async fn scrub(&self, job: ScrubJob, policy: &ScrubPolicy) -> Option<ScrubReport> {
         let ScrubJob { pg, kind, asked } = job;
         let pool = self.places.load().pool(pg.pool).cloned()?;
@@ -71,7 +70,7 @@ impl Osd {
         Some(report)
     }
 
-    /// What is known of the scrubs of all placement groups, as far as anything is.
+    /// The scrub state of all placement groups that have any.
     pub fn pg_scrubs(&self) -> BTreeMap<PgId, PgScrub> {
         let places = self.places.load();
         let table = self.scrubs.table.lock();
@@ -106,16 +105,17 @@ impl Osd {
         found.filter(|(name, _)| here(name)).map(|(name, damage)| (name.clone(), damage.clone())).collect()
     }
 
-    /// What is known of scrubs, to be kept over a restart, if it has changed since the last call.
+    /// Returns the encoded scrub state, to be kept across a restart, if it has changed since the last
+    /// call.
     pub fn changed_scrub_records(&self) -> Option<Vec<u8>> {
         let mut table = self.scrubs.table.lock();
         std::mem::take(&mut table.changed).then(|| record::encode(&table.groups, &table.found))
     }
 
-    /// Takes what the last run kept. What cannot be read is an error, and nothing is taken.
+    /// Restores the scrub state of the last run. If the records cannot be decoded, nothing is changed.
     ///
     /// # Errors
-    /// It is not what [`changed_scrub_records`](Self::changed_scrub_records) gave.
+    /// The records are not output of [`changed_scrub_records`](Self::changed_scrub_records).
     pub fn restore_scrub_records(&self, records: &[u8]) -> Result<(), loligo_wire::DecodeError> {
         let (groups, found) = record::decode(records)?;
         let mut table = self.scrubs.table.lock();
@@ -124,7 +124,7 @@ impl Osd {
     }
 }
 
-/// Says, when it is dropped, that no scrub is in progress.
+/// Clears the running scrub when dropped.
 struct Running<'a>(&'a Scrubs);
 
 impl Drop for Running<'_> {
@@ -133,7 +133,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// Waits for an answer of the store.
+/// Awaits the result of a read of the store.
 async fn got<T: Send + 'static>(fetch: loligo_store::Fetch<T>) -> Result<T, StoreError> {
     match fetch {
         loligo_store::Fetch::Now(value) => Ok(value),

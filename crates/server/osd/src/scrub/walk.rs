@@ -1,4 +1,4 @@
-//! One placement group, read object by object.
+//! The walk of a scrub through one placement group, object by object.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,14 +12,14 @@ use crate::filing::Cut;
 use crate::place::Pool;
 use crate::scrubs::{Damage, Fault, ScrubKind};
 
-/// Names that are looked up in one step.
+/// Names looked up in one step.
 const PAGE: usize = 256;
-/// Bytes of an object that are read in one step: some tenths of a millisecond of the thread that serves all
+/// Bytes of an object read in one step: some tenths of a millisecond of the thread that serves all
 /// reads.
 const STEP: u64 = 256 << 10;
-/// Keys, and their bytes, of an omap that are read in one step.
+/// Keys of an omap, and their bytes, read in one step.
 const OMAP_STEP: (usize, usize) = (1024, 256 << 10);
-/// A scrub that nobody asked for rests for this many times as long as its last step took.
+/// A periodic scrub rests this many times as long as its last step took.
 const REST: u32 = 9;
 
 /// How long a scrub rests between two steps.
@@ -30,12 +30,12 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// As fast as it goes, but for a pause that is configured.
+    /// Full speed, except for the configured pause.
     pub(super) fn asked(pause: Duration) -> Self {
         Self { pause, rest: 0 }
     }
 
-    /// A tenth of that.
+    /// At most a tenth of the full speed.
     pub(super) fn in_background(pause: Duration) -> Self {
         Self { pause, rest: REST }
     }
@@ -49,7 +49,7 @@ impl Pace {
     }
 }
 
-/// Reads a placement group's objects; what is damaged, in order.
+/// Reads a placement group's objects and returns the damaged ones, in order.
 ///
 /// # Errors
 /// The store has stopped.
@@ -86,7 +86,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// The objects of a collection from a name on, up to a reversed hash.
+    /// Reads the objects of a collection from a name up to a reversed hash.
     async fn part(
         &mut self,
         collection: &Arc<dyn Collection>,
@@ -98,7 +98,7 @@ impl Walk {
             let began = Instant::now();
             let names = match got(collection.list(from.as_ref(), PAGE)).await {
                 Ok(names) => names,
-                // What comes behind cannot be found.
+                // The objects after this name cannot be found.
                 Err(e) => return self.damaged(&from, Fault::Record, e),
             };
             self.pace.keep(began.elapsed()).await;
@@ -151,7 +151,7 @@ impl Walk {
         }
     }
 
-    /// Reads all data; its checksum.
+    /// Reads all data and returns their checksum.
     async fn data(&self, view: &dyn ObjectView) -> Result<u32, StoreError> {
         let (mut at, mut crc) = (0, u32::MAX);
         while at < view.size() {
@@ -179,7 +179,7 @@ impl Walk {
         }
     }
 
-    /// Remembers what is damaged. An object is damaged once, by what was found first.
+    /// Records damage. An object is listed once, with the fault found first.
     fn damaged(&mut self, name: &ObjectName, fault: Fault, error: StoreError) -> Result<(), StoreError> {
         if error == StoreError::Stopped {
             return Err(error);

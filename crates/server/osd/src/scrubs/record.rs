@@ -1,4 +1,4 @@
-//! What is known of scrubs, as it is kept over a restart.
+//! The encoding of the scrub state kept across a restart.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ const VERSION: u8 = 1;
 type Groups = BTreeMap<PgId, Scrubbed>;
 type Found = BTreeMap<PoolId, BTreeMap<ObjectName, Damage>>;
 
-/// Version, placement groups, damaged objects, checksum.
+/// Encodes version, placement groups, damaged objects and checksum.
 pub(crate) fn encode(groups: &Groups, found: &Found) -> Vec<u8> {
     let mut w = Writer::new();
     w.u8(VERSION);
@@ -73,7 +73,7 @@ pub(crate) fn decode(bytes: &[u8]) -> Result<(Groups, Found), DecodeError> {
     Ok((groups, found))
 }
 
-/// By their numbers on disk.
+/// Indexed by their number on disk.
 const FAULTS: [Fault; 4] = [Fault::Record, Fault::Data, Fault::Digest, Fault::Omap];
 
 fn code(fault: Fault) -> u8 {

@@ -1,5 +1,5 @@
-//! Goal: what the table says of placement groups after scrubs. What scrubs find is tested with a server on
-//! disk (`crates/server/server/tests/scrub.rs`).
+//! Goal: the table has the right state for placement groups after scrubs. The findings of scrubs are
+//! tested with a server on disk (`crates/server/server/tests/scrub.rs`).
 
 use loligo_store::ObjectRef;
 

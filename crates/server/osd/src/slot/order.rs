@@ -1,7 +1,7 @@
-//! Goal: the answers that one connection gets for one object come in the order of its requests, with every
-//! store, and also when the store was opened anew and reads its disk. Method: two connections keep many
-//! random requests under way to a few objects: changes, reads, class calls, errors, repetitions of older
-//! requests, refusals; their inboxes check the order.
+//! Goal: the replies to one connection's requests for one object arrive in the order of the requests,
+//! with every store, and also after the store was reopened and reads its disk. Method: two connections
+//! keep many random requests to a few objects in flight: changes, reads, class calls, errors, resends of
+//! older requests, refusals. The test checks the order of the replies each connection receives.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{self, Receiver, Sender};
@@ -20,7 +20,7 @@ use crate::replies::Gatherer;
 
 const OBJECTS: u64 = 5;
 const REQUESTS: u64 = 4000;
-/// Requests of one connection that are under way.
+/// Requests in flight on one connection.
 const WINDOW: usize = 64;
 
 struct Inbox {
@@ -46,9 +46,9 @@ impl Asker for Inbox {
 struct Client {
     inbox: Arc<Inbox>,
     answers: Receiver<Tid>,
-    /// The objects of requests that are not answered, by their tids, in the order in which they were sent.
+    /// The tids and objects of unanswered requests, in the order they were sent.
     asked: VecDeque<(Tid, u64)>,
-    /// Changes that were sent, for repetitions.
+    /// The changes sent, for resends.
     changes: Vec<(Tid, MOSDOp)>,
     dice: u64,
     sent: u64,
@@ -101,7 +101,7 @@ impl Client {
         (tid, op)
     }
 
-    /// Sends one request, whatever became of those before.
+    /// Sends one request without waiting for earlier ones.
     fn send(&mut self, slot: &Arc<Slot>) {
         let (tid, op) = self.request();
         let writes = op.ops.iter().any(|op| op.code.is_modify());
@@ -111,7 +111,7 @@ impl Client {
         assert!(slot.submit(Request::new(asker, op, context, Hold::default(), Instant::now())));
     }
 
-    /// Takes the next answer: the oldest request for its object has to be the one that it answers.
+    /// Receives the next reply. It must answer the oldest unanswered request for its object.
     fn take(&mut self) {
         let answered = self.answers.recv_timeout(Duration::from_secs(60)).expect("an answer to each request");
         let index = self.asked.iter().position(|(tid, _)| *tid == answered).expect("asked for, and once");
@@ -146,7 +146,7 @@ fn check(store: &dyn ObjectStore) {
     });
 }
 
-/// A directory that goes with the test.
+/// A directory that is removed when dropped.
 struct Dir(PathBuf);
 
 impl Dir {

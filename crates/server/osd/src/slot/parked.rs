@@ -1,5 +1,5 @@
-//! Requests of connections that must take answers before they get more (`asker/unread.rs`): they are kept
-//! here, in order, and each later request of their connection behind them.
+//! Requests of connections that must read replies before they get more (`asker/unread.rs`). They are
+//! parked here in order; each later request of the same connection is parked behind them.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -9,8 +9,7 @@ use super::turn::Turn;
 use super::{Item, Request, Slot};
 use crate::group::Group;
 
-/// Requests with fewer bytes of data are not counted against what may be read from clients while they are
-/// parked.
+/// Parked requests with fewer bytes of data do not count against the bound on bytes read from clients.
 const SMALL: usize = 64 << 10;
 
 impl Slot {
@@ -19,16 +18,16 @@ impl Slot {
         me
     }
 
-    /// Numbers a request as it leaves the lane.
+    /// Assigns the request's sequence number as it leaves the lane.
     pub(super) fn arrives(&self, request: &mut Request) {
-        // Relaxed: only whoever runs the lane counts.
+        // Relaxed: only the thread that runs the lane counts.
         let arrival = self.arrived.load(Ordering::Relaxed);
         self.arrived.store(arrival + 1, Ordering::Relaxed);
         request.arrival = arrival;
     }
 
-    /// The request, if it may be executed; it is parked if its connection must take answers first, or has
-    /// requests parked.
+    /// Returns the request if it may be executed. Parks it if its connection must first read replies or
+    /// already has parked requests.
     #[inline]
     pub(super) fn room_for(self: &Arc<Self>, request: Box<Request>) -> Option<Box<Request>> {
         if !self.helpers.unread.may_be_crowded() && self.parked.load(Ordering::Relaxed) == 0 {
@@ -45,8 +44,9 @@ impl Slot {
         if !state.parked.contains_key(&conn) && !self.helpers.unread.is_over(&account) {
             return Some(request);
         }
-        // No more is read from its connection. What others may send must not depend on when that one goes on,
-        // and it takes little.
+        // Nothing more is read from this connection while it is over its bound. A small parked request
+        // gives back its share of the read bound, so that other clients do not depend on when this
+        // connection continues; the memory it keeps is small.
         let is_small = request.context.data_len < SMALL;
         let hold = is_small.then(|| std::mem::take(&mut request.hold.hold));
         state.parked.entry(conn).or_default().push_back(request);
@@ -54,14 +54,14 @@ impl Slot {
         drop(hold);
         self.parked.fetch_add(1, Ordering::Relaxed);
         if self.helpers.unread.park(&account, self.as_group()) {
-            // Room was made before anybody knew that it is wanted here.
+            // Room was made before this group was registered as waiting for it.
             let slot = Arc::clone(self);
             self.helpers.hands.give(move || slot.eased());
         }
         None
     }
 
-    /// Executes what is parked, as far as there is room.
+    /// Executes parked requests while there is room for their replies.
     pub(super) fn unpark(self: &Arc<Self>, turn: &mut Turn) {
         let conns: Vec<u64> = self.state.lock().parked.keys().copied().collect();
         for conn in conns {
@@ -74,12 +74,12 @@ impl Slot {
             }
         }
         if turn.is_over() && self.parked.load(Ordering::Relaxed) > 0 {
-            // There is somebody who runs the lane: us.
+            // This thread runs the lane, so the returned action needs no handling.
             let _ = self.lane.requeue(VecDeque::from([Item::Eased]));
         }
     }
 
-    /// The next request of a connection that is parked, if there is room for its answer.
+    /// Pops the next parked request of a connection if there is room for its reply.
     fn next_parked(self: &Arc<Self>, conn: u64) -> Option<Box<Request>> {
         let unread = &self.helpers.unread;
         loop {
@@ -89,7 +89,7 @@ impl Slot {
             match account.filter(|account| unread.is_over(account)) {
                 Some(account) => {
                     drop(state);
-                    // Looked at again if room was made meanwhile.
+                    // Room was made meanwhile: check again.
                     if !unread.park(&account, self.as_group()) {
                         return None;
                     }

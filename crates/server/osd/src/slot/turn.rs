@@ -1,9 +1,9 @@
-//! Whose turn it is: how long one thread executes a placement group's requests, and which thread does.
+//! Turns: how long one thread executes a placement group's requests, and which thread does.
 //!
-//! A turn ends by the work done, not by the number of requests alone, since one may be a thousand times
-//! another. A request that turns out to be heavy (`exec/limits.rs`) ends before it has done much, and is
-//! executed from the start by one of the [`Hands`](crate::hands::Hands), so that whoever reads sockets serves
-//! other placement groups meanwhile.
+//! A turn ends by the work done, not only by the number of requests, since the cost of requests differs
+//! by a factor of a thousand and more. A request that turns out to be heavy (`exec/limits.rs`) is
+//! stopped early and executed from the start by a thread of [`Hands`](crate::hands::Hands), so that
+//! threads that read sockets serve other placement groups meanwhile.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -18,23 +18,23 @@ use crate::exec::{self, Executed};
 use crate::history::Track;
 use crate::replies::Reply;
 
-/// Requests that one thread executes before it hands a busy slot over: a millisecond or so of small
+/// Requests that one thread executes before it hands over a busy slot: about a millisecond of small
 /// operations, so that a connection's reader does not serve others' requests for long.
 const REQUESTS_MAX: usize = 512;
-/// The same in bytes of copying.
+/// The same bound as bytes of copying.
 const WORK_MAX: u64 = 4 << 20;
 
-/// What one thread has done for a placement group without a pause.
+/// The requests one thread has executed for a placement group without a pause.
 #[derive(Default)]
 pub(super) struct Turn {
-    /// When the request before was done with, which is when the next one's turn came.
+    /// When the previous request was finished, which is when the next one started.
     pub(super) before: Option<Instant>,
     requests: usize,
     work: u64,
 }
 
 impl Turn {
-    /// A request was executed, which was so much work.
+    /// Counts an executed request and its work.
     pub(super) fn did(&mut self, work: u64) {
         self.requests += 1;
         self.work += work;
@@ -47,11 +47,11 @@ impl Turn {
 
 /// How a turn ended.
 enum End {
-    /// Nothing is left.
+    /// The queue is empty.
     Idle,
-    /// There is more to do.
+    /// More items are queued.
     Again,
-    /// The next one is not to be executed here.
+    /// The next item must be executed by a thread of `hands`.
     Heavy,
 }
 
@@ -60,7 +60,7 @@ impl Item {
         matches!(self, Self::Again(request, ..) if request.context.budget.is_heavy())
     }
 
-    /// Whether it is a heavy request that others need not wait for.
+    /// Whether this is a heavy request that can be executed beside the lane.
     fn stands_alone(&self) -> bool {
         let alone = |request: &Request| exec::stands_alone(&request.context, &request.op);
         matches!(self, Self::Again(request, ..) if request.context.budget.is_heavy() && alone(request))
@@ -68,7 +68,7 @@ impl Item {
 }
 
 impl Slot {
-    /// Executes what is there, if nobody does.
+    /// Executes the queued items unless another thread does so already.
     pub(super) fn run(self: &Arc<Self>) {
         self.take_turns(false);
     }
@@ -95,14 +95,14 @@ impl Slot {
                         runtime.spawn(async move { slot.run() });
                         return;
                     }
-                    // A thread of the store has no runtime, and nothing better to do.
+                    // A thread of the store has no runtime; it continues here.
                 }
             }
         }
     }
 
-    /// Executes a heavy request beside the others of its placement group; its answer is given where theirs
-    /// are.
+    /// Executes a heavy request concurrently with the other requests of its placement group. Its reply
+    /// is sent through the lane, like theirs.
     fn execute_alone(self: &Arc<Self>, item: Item) {
         let Item::Again(mut request, waited, _) = item else { return };
         let mut state = self.state.lock();

@@ -1,5 +1,6 @@
-//! Goal: what clients leave unread is bounded, nobody waits for them, and each gets every answer in order.
-//! Method: a slot and askers that keep what counts their answers until the test takes it.
+//! Goal: unread replies are bounded, no client waits for another client to read, and each client gets
+//! every reply in order. Method: a slot, and recipients that keep the share of each reply until the test
+//! drops it.
 
 use std::sync::Mutex as StdMutex;
 use std::time::Duration;
@@ -14,10 +15,10 @@ use crate::asker::Account;
 
 const ANSWER: usize = 1 << 20;
 const REQUESTS: u64 = 300;
-/// As many answers as one connection may leave unread.
+/// The number of replies that one connection may leave unread.
 const KEPT: usize = (64 << 20) / ANSWER;
 
-/// A connection whose client reads when the test says so.
+/// A connection whose client reads only when the test does.
 pub(super) struct Slow {
     number: u64,
     account: Arc<Account>,
@@ -80,7 +81,7 @@ fn who_reads_late_is_answered_late_and_alone() {
     }
     for tid in 1..=REQUESTS {
         let object = if tid % 3 == 0 { "a" } else { "b" };
-        // Small answers keep their places, too.
+        // Small replies keep their places, too.
         let read = if tid % 5 == 0 { OsdOp::read(0, 1) } else { OsdOp::read(0, 0) };
         submit(&slot, &late, tid, object, read);
     }
@@ -132,7 +133,8 @@ fn what_requests_make_waits_until_others_are_done_with_theirs() {
         let same = OsdOp::write_same(0, PART, Bytes::from_static(&[7; 4096]));
         submit(&slot, &client, tid, &format!("o{tid}"), same);
     }
-    // What is answered counts until the test takes it, as else until the store has it safe.
+    // A reply is counted until the test drops its share; with a client, until the store has committed
+    // the change.
     assert_eq!(
         helpers.made.counted(),
         (2 * PART, 1),
@@ -154,7 +156,7 @@ fn what_requests_make_waits_until_others_are_done_with_theirs() {
     assert_eq!(helpers.made.counted(), (0, 0));
 }
 
-/// Nobody has a hand free until what is returned is dropped.
+/// Occupies all threads of `hands` until the returned sender is dropped.
 pub(super) fn no_hand_free(helpers: &Helpers) -> std::sync::mpsc::Sender<()> {
     let (go, gate) = std::sync::mpsc::channel::<()>();
     let gate = Arc::new(StdMutex::new(gate));
@@ -167,7 +169,7 @@ pub(super) fn no_hand_free(helpers: &Helpers) -> std::sync::mpsc::Sender<()> {
     go
 }
 
-/// A request to the object `o` as it comes from a socket.
+/// Submits a request to the object `o` as one read from a socket, with a light budget.
 pub(super) fn submit_light(slot: &Arc<Slot>, asker: Arc<dyn Asker>, tid: u64, ops: Ops) {
     let locator = ObjectLocator::in_pool(PoolId(1));
     let op = MOSDOp::new(locator, b"o".to_vec(), ops, OsdFlags::empty());

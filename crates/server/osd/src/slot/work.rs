@@ -1,6 +1,6 @@
-//! Goal: no request keeps a placement group, or the thread that reads sockets, for more than its bound of
-//! work, whatever it asks for. Method: requests of many operations, with every hand taken, beside another
-//! client's small ones; and the work of each turn.
+//! Goal: no request occupies a placement group, or the thread that reads sockets, for more than the work
+//! bound, whatever its operations are. Method: requests of many operations run while every thread of
+//! `hands` is taken, beside another client's small requests; the test also checks the work of each turn.
 
 use std::sync::Mutex as StdMutex;
 
@@ -43,15 +43,16 @@ fn heavy_methods_and_listings_keep_nobody_waiting_but_their_own_client() {
     }
 }
 
-/// A client whose next requests are there before the first answer is.
+/// A client whose next requests arrive before it has received the first reply.
 struct Eager {
     slot: Arc<Slot>,
-    /// What it sends when it gets its first answer.
+    /// The requests it sends on its first reply.
     then: StdMutex<Vec<Ops>>,
     answers: AtomicUsize,
 }
 
-/// The client itself, since a request keeps what is answered.
+/// The recipient of the client's replies; separate from the client because a request keeps its recipient
+/// alive.
 struct Inbox(Arc<Eager>);
 
 impl Asker for Inbox {
@@ -71,7 +72,7 @@ impl Asker for Inbox {
 #[test]
 fn a_turn_ends_by_the_work_of_small_changes_too() {
     const REQUESTS: usize = 20;
-    /// What a turn may do, and then one request that has not turned out to be heavy; or one that has.
+    /// The work bound of a turn plus one request that stays light, or plus one heavy request.
     const TURN_MAX: u64 = (4 + 13) << 20;
     const TURN_BY_HAND_MAX: u64 = (4 + 256) << 20;
     let set = || OsdOp::xattr(OpCode::SETXATTR, b"name", b"value", 0, XattrArgs::MODE_STRING);

@@ -1,72 +1,73 @@
-//! How many watches and notifications an OSD bears, over all placement groups.
+//! The number of watches and notifications of an OSD, over all placement groups.
 //!
-//! Both live in memory for as long as a client likes: a watch until its time-out, which the client chooses, a
-//! notification until the last watcher has answered. So both are bounded, and what is one too many is
-//! refused. What a request is refused for is looked at before it is executed and counted after it has gone
-//! well, so that as many requests as run at a time may go beyond.
+//! Both stay in memory for as long as clients decide: a watch until its timeout, which the client
+//! chooses, a notification until the last watcher has answered. So both are bounded, and requests beyond
+//! a bound are refused. A request is checked before it is executed and counted after it has succeeded,
+//! so concurrent requests may together exceed a bound.
 
 use loligo_lockstat::{Class, Mutex};
 use rustc_hash::FxHashMap;
 
 use crate::errno::Errno;
 
-/// Watches of one client; more are refused with EMFILE. A test that watches 10,000 objects at once is no
-/// abuse.
+/// Watches of one client; more are refused with EMFILE. Large enough for a test that watches 10,000
+/// objects at once.
 pub(crate) const CLIENT_WATCHES_MAX: u32 = 32 << 10;
 /// Watches of all clients; more are refused with ENFILE.
 const WATCHES_MAX: u64 = 256 << 10;
-/// What those take, in bytes: names, and [`WATCH_BYTES`] for each.
+/// Memory of all watches in bytes: names, and [`WATCH_BYTES`] for each.
 const WATCHES_BYTES_MAX: u64 = 256 << 20;
-/// What a watch takes beside the object's name, which is kept three times, in bytes: the entries of three
-/// tables.
+/// Memory of a watch in bytes beside the object's name, which is stored three times: the entries of
+/// three tables.
 const WATCH_BYTES: u64 = 400;
-/// Notifications that wait for watchers; more are refused with ENOBUFS.
+/// Notifications in progress; more are refused with ENOBUFS.
 const NOTIFIES_MAX: u64 = 16 << 10;
-/// What they take with the answers so far, in bytes; more are refused with ENOBUFS.
+/// Memory of the notifications in progress and the answers so far, in bytes; more is refused with
+/// ENOBUFS.
 pub(crate) const NOTIFIES_BYTES_MAX: u64 = 128 << 20;
-/// What a notification takes beside its payload, in bytes, and what it takes for each watcher: the message,
-/// with the payload once more, and the notes of who has not answered.
+/// Memory of a notification in bytes beside its payload, and its memory for each watcher: the message,
+/// with another copy of the payload, and the records of missing answers.
 const NOTIFY_BYTES: u64 = 300;
 const WATCHER_BYTES: u64 = 200;
-/// Messages to watchers that one request may cause; its first notification may cause more. More are refused
-/// with EMSGSIZE.
+/// Messages to watchers that one request may cause; its first notification may exceed the bound. More
+/// are refused with EMSGSIZE.
 const MESSAGES_MAX: usize = 65_000;
 
-/// What a notification of so many watchers takes.
+/// The memory of a notification to this many watchers, in bytes.
 pub(crate) fn notify_bytes(watchers: usize, payload_len: usize) -> u64 {
     let payload = payload_len as u64;
     NOTIFY_BYTES + payload + watchers as u64 * (WATCHER_BYTES + payload)
 }
 
-/// What a request has come to so far and is not counted yet.
+/// The load a request has caused so far that is not counted yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pending {
     /// Notifications that will wait for watchers.
     notifies: u64,
-    /// What those will take, and answers of watchers.
+    /// Their memory and that of watchers' answers, in bytes.
     bytes: u64,
     /// Messages to watchers.
     messages: usize,
 }
 
 impl Pending {
-    /// One more notification of so many watchers.
+    /// Adds a notification to this many watchers.
     pub(crate) fn notify(&mut self, watchers: usize, bytes: u64) {
         self.notifies += 1;
         self.bytes += bytes;
         self.messages += watchers;
     }
 
-    /// One more answer.
+    /// Adds an answer.
     pub(crate) fn answer(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
 }
 
-/// Held to look up and change some numbers.
+/// Held to look up and change a few numbers.
 static LOAD: Class = Class::new("osd.watch_load");
 
-/// What all placement groups of an OSD bear together.
+/// The load of all placement groups of an OSD.
 pub(crate) struct Load(Mutex<Counts>);
 
 #[derive(Default)]
@@ -85,7 +86,8 @@ impl Default for Load {
 }
 
 impl Load {
-    /// Whether a client may have one more watch beside `pending` ones that its request has made.
+    /// Checks whether a client may have another watch beside the `pending` ones its request has
+    /// registered.
     pub(crate) fn admits_watch(&self, client: u64, pending: usize) -> Result<(), Errno> {
         let counts = self.0.lock();
         let own = counts.by_client.get(&client).copied().unwrap_or(0) as usize + pending;
@@ -96,7 +98,8 @@ impl Load {
         if fits { Ok(()) } else { Err(Errno::ENFILE) }
     }
 
-    /// Whether a request that has come to `pending` may notify so many watchers, which takes `bytes`.
+    /// Checks whether a request that has caused `pending` may notify this many watchers, which takes
+    /// `bytes`.
     pub(crate) fn admits_notify(&self, pending: Pending, watchers: usize, bytes: u64) -> Result<(), Errno> {
         if pending.messages > 0 && pending.messages + watchers > MESSAGES_MAX {
             return Err(Errno::EMSGSIZE);
@@ -105,7 +108,7 @@ impl Load {
         if room { self.admits_bytes(pending, bytes) } else { Err(Errno::ENOBUFS) }
     }
 
-    /// Whether there is room for `bytes` that a watcher answers.
+    /// Checks whether there is room for `bytes` of a watcher's answer.
     pub(crate) fn admits_answer(&self, pending: Pending, bytes: usize) -> Result<(), Errno> {
         self.admits_bytes(pending, bytes as u64)
     }
@@ -115,7 +118,7 @@ impl Load {
         if after <= NOTIFIES_BYTES_MAX { Ok(()) } else { Err(Errno::ENOBUFS) }
     }
 
-    /// A client watches an object whose name has `name_len` bytes.
+    /// Counts a watch of a client on an object whose name has `name_len` bytes.
     pub(super) fn watch(&self, client: u64, name_len: usize) {
         let mut counts = self.0.lock();
         *counts.by_client.entry(client).or_default() += 1;
@@ -123,7 +126,7 @@ impl Load {
         counts.watch_bytes += watch_bytes(name_len);
     }
 
-    /// It does so no longer.
+    /// Removes a watch from the counts.
     pub(super) fn unwatch(&self, client: u64, name_len: usize) {
         let mut counts = self.0.lock();
         counts.watches = counts.watches.saturating_sub(1);
@@ -136,7 +139,7 @@ impl Load {
         }
     }
 
-    /// A notification begins to wait, which takes `bytes` ([`notify_bytes`]).
+    /// Counts a notification that begins to wait and takes `bytes` ([`notify_bytes`]).
     pub(super) fn notify(&self, bytes: u64) -> u64 {
         let mut counts = self.0.lock();
         counts.notifies += 1;
@@ -144,14 +147,14 @@ impl Load {
         bytes
     }
 
-    /// One that waits has got an answer.
+    /// Counts an answer to a notification in progress.
     pub(super) fn answer(&self, reply_len: usize) -> u64 {
         let bytes = reply_len as u64;
         self.0.lock().notify_bytes += bytes;
         bytes
     }
 
-    /// It waits no longer; `bytes` is what it was counted with in all.
+    /// Removes a notification from the counts; `bytes` is the total it was counted with.
     pub(super) fn done(&self, bytes: u64) {
         let mut counts = self.0.lock();
         counts.notifies = counts.notifies.saturating_sub(1);
@@ -161,7 +164,7 @@ impl Load {
 
 #[cfg(test)]
 impl Load {
-    /// Watches, and the bytes of notifications.
+    /// The number of watches, and the bytes of notifications.
     pub(super) fn counted(&self) -> (u64, u64) {
         let counts = self.0.lock();
         (counts.watches, counts.notify_bytes)

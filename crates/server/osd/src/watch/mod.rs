@@ -1,12 +1,13 @@
-//! Who watches objects, and what is being notified.
+//! Watches on objects, and the notifications in progress.
 //!
-//! A watch is written down in an attribute of its object, so that it outlives the OSD; who is connected and
-//! which notifications are on their way is known here only. An operation says what is to be done
-//! ([`Effects`]); the slot does it once the request has gone well, under its lock, and sends the messages
-//! that come of it after that.
+//! A watch is stored in an attribute of its object, so that it survives a restart of the OSD.
+//! Connections of watchers and notifications in progress are kept only here. An operation collects its
+//! effects on watches ([`Effects`]). The slot applies them under its lock once the request has
+//! succeeded, and sends the resulting messages after that.
 //!
-//! A client that is silent for longer than its timeout has its watch removed: the slot is told the time by
-//! the OSD's [`Clock`](crate::clock::Clock) and makes a request of its own of each removal.
+//! The watch of a client that is silent for longer than its timeout is removed: the OSD's
+//! [`Clock`](crate::clock::Clock) wakes the slot, and the slot submits a request of its own for each
+//! removal.
 
 mod load;
 mod notify;
@@ -27,7 +28,7 @@ pub(crate) use load::{Load, Pending, notify_bytes};
 use notify::Notify;
 pub(crate) use notify::Outgoing;
 
-/// A watcher: the client's name for its watch, and its global id. Ordered as Ceph lists them.
+/// A watch's identity: the client's cookie for the watch, and its global id. Ordered as Ceph lists them.
 pub(crate) type WatchKey = (u64, u64);
 
 /// The watchers of one object.
@@ -35,47 +36,47 @@ pub(crate) type Watchers = BTreeMap<WatchKey, Watch>;
 
 /// One watch.
 pub(crate) struct Watch {
-    /// Seconds without a sign of life until it ends.
+    /// Seconds of silence after which the watch ends.
     pub(crate) timeout_s: u32,
-    /// Where the client was when it registered.
+    /// The client's address when it registered.
     pub(crate) addr: EntityAddr,
     /// Its connection, if it has one.
     conn: Option<Arc<dyn Asker>>,
-    /// Whether it has promised to say that it lives.
+    /// Whether the client has promised to send pings.
     pings: bool,
-    /// When it ends if nothing is heard; never, if it is connected and has promised nothing.
+    /// When the watch ends unless the client is heard; `None` if it is connected and sends no pings.
     deadline: Option<Instant>,
-    /// Notifications that it has not answered.
+    /// Notifications it has not answered.
     unanswered: BTreeSet<u64>,
 }
 
-/// What is known of a watch.
+/// Facts about a watch, for reports.
 #[derive(Clone, Debug)]
 pub struct WatchFacts {
     /// The object.
     pub object: ObjectName,
-    /// The client's number.
+    /// The client's global id.
     pub client: u64,
-    /// What the client calls the watch.
+    /// The client's cookie for the watch.
     pub cookie: u64,
-    /// How long the client may be silent.
+    /// Seconds the client may be silent.
     pub timeout_s: u32,
-    /// Where it was when it registered.
+    /// The client's address when it registered.
     pub addr: EntityAddr,
 }
 
-/// What a request does to watches if it goes well.
+/// The effects of a request on watches if it succeeds.
 pub(crate) struct Effects {
     pub(crate) object: ObjectName,
-    /// Watches that end, and whether their clients are told.
+    /// Watches that end, and whether their clients are notified.
     pub(crate) ended: Vec<(WatchKey, bool)>,
     pub(crate) connected: Vec<Connected>,
     pub(crate) pinged: Vec<WatchKey>,
     pub(crate) notified: Vec<Notified>,
     pub(crate) answered: Vec<Answered>,
-    /// What the last two come to.
+    /// The load that `notified` and `answered` will add.
     pub(crate) pending: Pending,
-    /// All watches that there were are among those that end.
+    /// All watches that existed before the request are in `ended`.
     pub(crate) all_end: bool,
 }
 
@@ -87,7 +88,7 @@ impl Effects {
     }
 }
 
-/// A watch that the sender of the request has registered, or registered again.
+/// A watch that the request's sender has registered or registered again.
 pub(crate) struct Connected {
     pub(crate) key: WatchKey,
     pub(crate) timeout_s: u32,
@@ -95,7 +96,7 @@ pub(crate) struct Connected {
     pub(crate) pings: bool,
 }
 
-/// Something that all watchers are told.
+/// A notification to all watchers.
 pub(crate) struct Notified {
     pub(crate) id: u64,
     pub(crate) cookie: u64,
@@ -106,19 +107,19 @@ pub(crate) struct Notified {
     pub(crate) version: u64,
 }
 
-/// A watcher's answer.
+/// A watcher's reply to a notification.
 pub(crate) struct Answered {
     pub(crate) id: u64,
     pub(crate) client: u64,
-    /// Old clients do not say which of their watches answers.
+    /// `None` from old clients, which do not say which of their watches replies.
     pub(crate) cookie: Option<u64>,
     pub(crate) reply: Bytes,
 }
 
-/// What is to be packed and sent when no lock is held.
+/// Messages to be packed and sent after the lock is released.
 pub(crate) type Outbox = Vec<(Arc<dyn Asker>, Outgoing)>;
 
-/// A watch whose time is up.
+/// A watch that must be removed.
 pub(crate) type Expired = (ObjectName, WatchKey);
 
 /// The watches and notifications of a placement group.
@@ -126,11 +127,11 @@ pub(crate) type Expired = (ObjectName, WatchKey);
 pub(crate) struct Watches {
     objects: FxHashMap<Box<[u8]>, Watched>,
     notifies: BTreeMap<u64, Notify>,
-    /// Which watches are lost with a connection, by its number.
+    /// The watches of each connection, by the connection's number.
     by_conn: FxHashMap<u64, FxHashSet<Place>>,
-    /// Nothing is due before this moment.
+    /// Nothing is due before this time.
     due: Option<Instant>,
-    /// Where all of it is counted.
+    /// Counts the watches and notifications.
     load: Arc<Load>,
 }
 
@@ -143,7 +144,7 @@ impl Drop for Watches {
     }
 }
 
-/// An object, as a table's key, and one of its watches.
+/// An object, as a table key, and one of its watches.
 type Place = (Box<[u8]>, WatchKey);
 
 struct Watched {
@@ -152,19 +153,19 @@ struct Watched {
 }
 
 impl Watches {
-    /// Without watches; what comes is counted there.
+    /// Creates an empty table that counts in `load`.
     pub(crate) fn new(load: Arc<Load>) -> Self {
         let mut watches = Self::default();
         watches.load = load;
         watches
     }
 
-    /// What all placement groups bear.
+    /// The load of all placement groups.
     pub(crate) fn load(&self) -> &Arc<Load> {
         &self.load
     }
 
-    /// All watches, in no order.
+    /// All watches, in arbitrary order.
     pub(crate) fn all(&self) -> Vec<WatchFacts> {
         let of = |watched: &Watched| {
             let watch = |((cookie, client), watcher): (&WatchKey, &Watch)| WatchFacts {
@@ -179,7 +180,7 @@ impl Watches {
         self.objects.values().flat_map(of).collect()
     }
 
-    /// The watchers of an object, if any are known.
+    /// The loaded watchers of an object, if there are any.
     pub(crate) fn of(&self, oid: ObjectRef<'_>) -> Option<&Watchers> {
         if self.objects.is_empty() {
             return None;
@@ -187,8 +188,8 @@ impl Watches {
         self.objects.get(&*key_of(oid)).map(|watched| &watched.watchers)
     }
 
-    /// Puts in watches that the store has kept from before a restart. They have their whole timeout to come
-    /// back.
+    /// Inserts watches that the store has kept from before a restart. Their clients have the whole
+    /// timeout to reconnect.
     pub(crate) fn insert(
         &mut self,
         oid: ObjectRef<'_>,
@@ -206,7 +207,7 @@ impl Watches {
         self.objects.insert(object, Watched { name, watchers: watchers.collect() });
     }
 
-    /// Does what a request has come to. `conn` is where it came from.
+    /// Applies the effects of a request received on `conn`.
     pub(crate) fn apply(&mut self, effects: Effects, conn: &Arc<dyn Asker>, now: Instant) -> Outbox {
         let mut out = Outbox::new();
         let oid = effects.object.as_ref();
@@ -295,7 +296,7 @@ impl Watches {
         self.by_conn.entry(conn.id()).or_default().insert((object, new.key));
     }
 
-    /// A connection is gone: its watches wait for their clients to come back.
+    /// Handles the loss of a connection: its watches wait for their clients to reconnect.
     pub(crate) fn lost(&mut self, conn: u64, now: Instant) {
         let mut soonest = None;
         for (object, key) in self.by_conn.remove(&conn).unwrap_or_default() {
@@ -321,8 +322,8 @@ impl Watches {
         }
     }
 
-    /// The watches whose time is up, which are left alone for one more second, and the notifications, which
-    /// are answered.
+    /// Returns the watches whose deadline has passed, and the completions of timed-out notifications.
+    /// The deadline of a returned watch is put off by one second.
     pub(crate) fn expire(&mut self, now: Instant) -> (Vec<Expired>, Outbox) {
         let mut out = Outbox::new();
         let late: Vec<u64> =
@@ -332,7 +333,7 @@ impl Watches {
         for watched in self.objects.values_mut() {
             for (key, watch) in &mut watched.watchers {
                 if watch.deadline.is_some_and(|deadline| deadline <= now) {
-                    // Should its removal fail, it is tried again.
+                    // If its removal fails, it is tried again.
                     watch.deadline = Some(now + Duration::from_secs(1));
                     expired.push((watched.name.clone(), *key));
                 }
@@ -344,7 +345,7 @@ impl Watches {
         (expired, out)
     }
 
-    /// The watches of clients at addresses that `is_blocked`.
+    /// The watches whose client's address satisfies `is_blocked`.
     pub(crate) fn blocked(&self, is_blocked: impl Fn(EntityAddr) -> bool) -> Vec<Expired> {
         let of = |watched: &Watched| {
             let blocked = watched.watchers.iter().filter(|(_, watch)| is_blocked(watch.addr));
@@ -353,7 +354,7 @@ impl Watches {
         self.objects.values().flat_map(of).collect()
     }
 
-    /// Nothing is due before this moment; `None` if nothing ever is.
+    /// A time before which nothing is due; `None` if nothing ever is.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.due
     }
@@ -373,7 +374,7 @@ fn seconds(n: u32) -> Duration {
     Duration::from_secs(n.into())
 }
 
-/// An object's name as a table's key: its parts, each behind its length.
+/// The table key of an object: the lengths of its namespace and locator key, then its parts.
 fn key_of(oid: ObjectRef<'_>) -> Box<[u8]> {
     let lens = [oid.nspace.len().saturating_as::<u32>(), oid.key.len().saturating_as::<u32>()]
         .map(u32::to_le_bytes)

@@ -1,4 +1,4 @@
-//! Notifications that are on their way.
+//! Notifications in progress.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -13,25 +13,25 @@ use loligo_wire::message::osd::{MWatchNotify, WatchEvent};
 use super::{Answered, Notified, Outbox, WatchKey, Watches, key_of, load, seconds};
 use crate::asker::Asker;
 
-/// What the notifier is told if watchers have not answered in time.
+/// The error the notifier gets if watchers have not answered in time.
 const ETIMEDOUT: i32 = 110;
 
-/// A notification that watchers have not all answered.
+/// A notification that some watchers have not answered.
 pub(crate) struct Notify {
     conn: Arc<dyn Asker>,
     cookie: u64,
     news: Arc<News>,
-    /// Who has not answered yet.
+    /// Watchers that have not answered yet.
     waits_for: BTreeSet<WatchKey>,
-    /// By the watchers' global ids and cookies, as the answer lists them.
+    /// Keyed by the watchers' global ids and cookies, in the order of the encoded reply.
     replies: BTreeMap<(u64, u64), Bytes>,
     pub(super) deadline: Instant,
     object: Box<[u8]>,
-    /// What it is counted with.
+    /// The bytes it is counted with.
     pub(super) bytes: u64,
 }
 
-/// What all watchers are told.
+/// The content of a notification, shared by the messages to all watchers.
 pub(crate) struct News {
     id: u64,
     client: u64,
@@ -39,13 +39,14 @@ pub(crate) struct News {
     payload: Bytes,
 }
 
-/// A message that is packed when no lock is held: there may be thousands, each with a payload of its own.
+/// A message that is packed after the lock is released: there may be thousands, each with its own copy
+/// of the payload.
 pub(crate) enum Outgoing {
-    /// To a watcher: news for the watch of this name.
+    /// To a watcher: a notification for the watch with this cookie.
     News { cookie: u64, news: Arc<News> },
-    /// To the notifier: who answered what, and who did not, in time or at all.
+    /// To the notifier: the watchers' answers, and the watchers that did not answer.
     Completion { notify: Box<Notify>, timed_out: bool },
-    /// To a watcher: its watch of this name has ended.
+    /// To a watcher: its watch with this cookie has ended.
     Disconnect { cookie: u64 },
 }
 
@@ -87,7 +88,7 @@ impl Outgoing {
 }
 
 impl Notify {
-    /// The message to the watcher that calls its watch `cookie`.
+    /// The message to the watcher whose cookie is `cookie`.
     pub(super) fn told(&self, cookie: u64) -> Outgoing {
         Outgoing::News { cookie, news: Arc::clone(&self.news) }
     }
@@ -103,7 +104,7 @@ impl Notify {
         w.into_bytes()
     }
 
-    /// What its notifier is told.
+    /// The completion message to its notifier.
     fn completed(self, timed_out: bool) -> (Arc<dyn Asker>, Outgoing) {
         (Arc::clone(&self.conn), Outgoing::Completion { notify: Box::new(self), timed_out })
     }
@@ -178,7 +179,8 @@ impl Watches {
         }
     }
 
-    /// A watcher has answered, or watches no more; after the last one the notifier is told.
+    /// Records that a watcher has answered or has ended. After the last watcher the notifier is
+    /// notified.
     pub(super) fn settle(&mut self, id: u64, key: WatchKey, reply: Option<Bytes>, out: &mut Outbox) {
         let Some(notify) = self.notifies.get_mut(&id) else { return };
         if notify.waits_for.remove(&key)

@@ -1,5 +1,5 @@
-//! How a watch is written down with its object: an attribute of its own, so that what one watcher costs does
-//! not grow with how many others there are.
+//! The stored form of a watch: one attribute of its object for each watch, so that the cost of one
+//! watcher does not grow with the number of others.
 
 use bytes::Bytes;
 use loligo_store::Change;
@@ -9,7 +9,7 @@ use super::WatchKey;
 
 const PREFIX: &[u8] = b"\0watch";
 
-/// The change that writes a watch down.
+/// The change that stores a watch.
 pub(crate) fn keep(key: WatchKey, timeout_s: u32, addr: EntityAddr) -> Change<'static> {
     let mut w = Writer::new();
     w.u32(timeout_s);
@@ -17,7 +17,7 @@ pub(crate) fn keep(key: WatchKey, timeout_s: u32, addr: EntityAddr) -> Change<'s
     Change::SetXattr { name: name(key), value: w.into_bytes() }
 }
 
-/// The change that takes it back.
+/// The change that removes a stored watch.
 pub(crate) fn forget(key: WatchKey) -> Change<'static> {
     Change::RemoveXattr { name: name(key) }
 }
@@ -26,7 +26,8 @@ fn name((cookie, client): WatchKey) -> Bytes {
     [PREFIX, &cookie.to_be_bytes(), &client.to_be_bytes()].concat().into()
 }
 
-/// The watch that an attribute is about, if it is about one that can be read.
+/// Decodes the watch stored in an attribute. `None` if the attribute is not a watch or cannot be
+/// decoded.
 pub(crate) fn read(name: &[u8], value: &[u8]) -> Option<(WatchKey, u32, EntityAddr)> {
     let (cookie, client) = name.strip_prefix(PREFIX)?.split_at_checked(8)?;
     let number = |bytes: &[u8]| bytes.try_into().map(u64::from_be_bytes).ok();

@@ -1,5 +1,5 @@
-//! Goal: watches end when they should, and a notifier hears of every watcher once. Method: the table by
-//! itself, with connections that keep what they are sent and a clock that is an argument.
+//! Goal: watches end when they should, and a notifier gets the result of every watcher once. Method: the
+//! table alone, with connections that record their messages and a clock passed as an argument.
 
 use loligo_lockstat::{Class, Mutex};
 use loligo_msgr::Cork;
@@ -72,7 +72,7 @@ fn send(out: Outbox) {
     out.into_iter().for_each(|(conn, out)| conn.answer(out.pack()));
 }
 
-/// Who answered what, and who did not: global ids and cookies.
+/// The answers, and the watchers that did not answer: global ids and cookies.
 type Completion = (Vec<((u64, u64), Bytes)>, Vec<(u64, u64)>);
 
 fn completion(msg: &MWatchNotify) -> Completion {
@@ -171,7 +171,7 @@ fn what_is_counted_is_given_back() {
     let nothing = load.counted();
     for cookie in [11, 12] {
         send(watches.apply(watch((cookie, 100), 30), &conn.asker(), now));
-        // Registered again, it is the same watch.
+        // Registering again does not add a watch.
         send(watches.apply(watch((cookie, 100), 30), &conn.asker(), now));
     }
     let two = load.counted();

@@ -1,5 +1,4 @@
-//! Goal: answers that a client does not read are bounded. Method: connections that count what becomes of
-//! them.
+//! Goal: unread replies are bounded. Method: connections that count their calls.
 
 use std::sync::atomic::AtomicUsize;
 
@@ -8,7 +7,7 @@ use loligo_wire::message::Msg;
 
 use super::*;
 
-/// A connection that counts what becomes of it.
+/// A connection that counts its calls.
 #[derive(Default)]
 struct Conn {
     account: Arc<Account>,
@@ -74,7 +73,7 @@ async fn who_takes_nothing_while_somebody_waits_is_given_up() {
     let [silent, slow, busy] = [0; 3].map(|_| Arc::new(Conn::default()));
     let kept =
         [count(&unread, &silent, CONNECTION_MAX).handed(), count(&unread, &slow, CONNECTION_MAX).handed()];
-    // Its disk is slow, which is not its client's fault.
+    // This connection waits for a slow disk, which its client cannot help.
     let reading = count(&unread, &busy, CONNECTION_MAX);
     let room = unread.room(&silent.account).expect("there is none");
     let reads = async {

@@ -1,7 +1,8 @@
-//! A snapshot's clones.
+//! The clones of a snapshot.
 //!
-//! Clones of the second version stand in the parent's header, beside the snapshot; those of the first in the
-//! object `rbd_children` of the clone's pool, under their parent's pool, id and snapshot.
+//! Clones of the second version are stored in the parent's header, beside the snapshot. Those of the
+//! first version are stored in the object `rbd_children` of the clone's pool, under their parent's pool,
+//! id and snapshot.
 
 use std::collections::BTreeSet;
 
@@ -74,7 +75,7 @@ pub(super) fn list(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     Ok(object.get::<Children>(children_key(id))?.to_bytes())
 }
 
-/// The key in `rbd_children` that the input begins with: a parent's pool, id and snapshot, as they come.
+/// Decodes the key in `rbd_children` with which the input begins: a parent's pool, id and snapshot.
 fn parent_key(r: &mut Reader<'_>) -> Result<Bytes, Errno> {
     let (pool, image, snap) = (r.u64()?, r.get::<String>()?, r.u64()?);
     let mut w = Writer::new();

@@ -9,13 +9,13 @@ use super::Answer;
 use crate::classes::Handle;
 use crate::errno::Errno;
 
-/// Ranges in one call: four times what the largest data object has blocks of 4 KiB.
+/// Ranges in one call: four times the number of 4 KiB blocks of the largest data object.
 const EXTENTS_MAX: usize = 32 << 10;
 
-/// Ranges that an object is left with at most; smaller holes are kept as zeros then.
+/// Maximum number of ranges left in an object; beyond it smaller holes are stored as zeros.
 const RUNS_MAX: usize = EXTENTS_MAX;
 
-/// Writes what the parent has, unless the clone has something of its own already.
+/// Writes the parent's data, unless the clone's object already exists.
 pub(super) fn copyup(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     if !object.exists()? {
         object.write(0, Bytes::copy_from_slice(input))?;
@@ -23,7 +23,7 @@ pub(super) fn copyup(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-/// The same with ranges.
+/// As `copyup`, with a list of ranges.
 pub(super) fn sparse_copyup(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (extents, data): (BTreeMap<u64, u64>, Bytes) = (r.get()?, r.get()?);
@@ -44,11 +44,11 @@ pub(super) fn sparse_copyup(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-/// Gives back the room of blocks of zeros.
+/// Releases the space of blocks of zeros.
 pub(super) fn sparsify(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let (block, remove_empty): (u64, bool) = Reader::new(input).get()?;
     object.must_exist()?;
-    // A stock OSD that is asked for this never answers anybody again.
+    // With a block size of 0 a stock OSD hangs and serves no client any more.
     if block == 0 {
         return Err(Errno::EINVAL);
     }
@@ -78,7 +78,7 @@ pub(super) fn sparsify(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-/// Where runs of blocks that are not all zeros begin and end; `None` if there are too many.
+/// The start and end of each run of blocks that are not all zeros; `None` if there are too many.
 fn runs(data: &[u8], block: usize) -> Option<Vec<(usize, usize)>> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     let mut from = 0;
@@ -97,7 +97,8 @@ fn runs(data: &[u8], block: usize) -> Option<Vec<(usize, usize)>> {
     Some(runs)
 }
 
-/// Fails unless a writer's snapshot context is newer than what the object knows, or not newer.
+/// Compares a writer's snapshot sequence with the object's newest known snapshot. Succeeds if it is
+/// newer (`wanted` is 0) or not newer (1), otherwise ERANGE.
 pub(super) fn assert_snapc_seq(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let (seq, wanted): (u64, u8) = Reader::new(input).get()?;
     let known: Option<SnapId> = object.snap_seq();

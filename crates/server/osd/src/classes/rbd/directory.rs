@@ -1,6 +1,7 @@
-//! Names: of images (`rbd_directory`, `rbd_id.NAME`), of groups (`rbd_group_directory`) and of namespaces.
+//! Names of images (`rbd_directory`, `rbd_id.NAME`), of groups (`rbd_group_directory`) and of
+//! namespaces.
 //!
-//! A directory maps names to ids and ids to names, in one map.
+//! A directory maps names to ids and ids to names, in one omap.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use crate::errno::Errno;
 
 const NAME_PREFIX: &str = "name_";
 
-/// Names are any bytes, and so is what a client asks for as an id.
+/// Names are any bytes, and so are the ids that clients look up.
 fn name_key(name: &[u8]) -> Bytes {
     [NAME_PREFIX.as_bytes(), name].concat().into()
 }
@@ -66,12 +67,12 @@ pub(super) fn dir_list(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     Ok(found.to_bytes())
 }
 
-/// At most `max` names behind the name `after`, with what is kept of each.
+/// At most `max` names after the name `after`, with their values.
 fn names(object: &mut Handle<'_>, after: &[u8], max: u64) -> Result<Vec<(Bytes, Bytes)>, Errno> {
     take(object, &name_key(after), NAME_PREFIX.as_bytes(), max)
 }
 
-/// At most `max` pairs behind a key whose keys begin with `prefix`, which is cut off.
+/// At most `max` pairs after a key whose keys begin with `prefix`; the prefix is removed from the keys.
 pub(super) fn take(
     object: &mut Handle<'_>,
     after: &[u8],
@@ -138,13 +139,13 @@ pub(super) fn dir_rename(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (from, to, id) = (r.get::<Bytes>()?, r.get::<Bytes>()?, r.get::<Bytes>()?);
     strike(object, &from, &id)?;
-    // The id still stands there: what was struck out is read as it was before the request.
+    // The id's key is not checked: reads see the state before the request, in which it still exists.
     enter(object, &to, &id, false)
 }
 
-/// Images may be made here.
+/// Images may be created.
 const READY: u8 = 0;
-/// They may not: the namespace is being removed.
+/// Images may not be created: the namespace is being removed.
 const ADD_DISABLED: u8 = 1;
 
 pub(super) fn dir_state_assert(object: &mut Handle<'_>, input: &[u8]) -> Answer {

@@ -1,4 +1,4 @@
-//! Groups of images, of which snapshots are taken together.
+//! Groups of images whose snapshots are taken together.
 
 use bytes::Bytes;
 use loligo_wire::rbd::{GroupImage, GroupMember, GroupSnap, GroupSpec};
@@ -10,15 +10,15 @@ use crate::classes::Handle;
 use crate::classes::typed::decoded;
 use crate::errno::Errno;
 
-/// Where an image's header keeps its group.
+/// The key of an image's group in its header.
 const GROUP_KEY: &str = "rbd_group_ref";
-/// What the keys begin with that tell in which order a group's snapshots were made.
+/// The key prefix of the order in which a group's snapshots were made.
 const ORDER_PREFIX: &str = "snap_order_";
 
-/// What the keys of a group's images begin with.
+/// The key prefix of a group's images.
 const IMAGE_PREFIX: &str = "image_";
 
-/// The key under which the group keeps an image; empty for none.
+/// The omap key of an image in its group; empty for no image.
 fn image_key(image: &GroupImage) -> String {
     match image.pool {
         -1 => String::new(),
@@ -97,7 +97,7 @@ fn order_key(id: &str) -> String {
     format!("{ORDER_PREFIX}{id}")
 }
 
-/// The group's snapshots behind the key `after`, by their keys.
+/// The group's snapshots after the key `after`, in key order.
 fn snaps(object: &mut Handle<'_>, after: &str) -> Result<Vec<GroupSnap>, Errno> {
     let mut snaps = Vec::new();
     object.each(after.as_bytes(), SNAP_PREFIX.as_bytes(), |_, value| {
@@ -142,7 +142,7 @@ pub(super) fn snap_get(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     Ok(object.get::<GroupSnap>(snap_key(&id))?.to_bytes())
 }
 
-/// By id, as release 16 does; the order is kept for newer clients.
+/// Lists by id, as release 16 does; the creation order is stored for newer clients.
 pub(super) fn snap_list(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (after, max) = (r.get::<GroupSnap>()?, r.u64()?);

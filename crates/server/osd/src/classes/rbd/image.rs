@@ -1,4 +1,4 @@
-//! An image's header: size, features, flags, striping, times.
+//! An image's header: size, features, flags, striping, timestamps.
 
 use bytes::Bytes;
 use loligo_wire::{Encode, Reader, SnapId, UTime, Writer};
@@ -52,7 +52,7 @@ pub(super) fn get_all_features(_object: &mut Handle<'_>, _input: &[u8]) -> Answe
 
 pub(super) fn get_features(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
-    // A snapshot, which has the features of its image since release 14.
+    // A snapshot id, which is ignored: since release 14 a snapshot has the features of its image.
     r.u64()?;
     let read_only = !r.is_empty() && r.bool()?;
     let features: u64 = object.get("features")?;
@@ -63,7 +63,7 @@ pub(super) fn get_features(object: &mut Handle<'_>, input: &[u8]) -> Answer {
 pub(super) fn set_features(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let (features, mask): (u64, u64) = Reader::new(input).get()?;
     let before: u64 = object.find("features")?.unwrap_or(0);
-    // Newer clients may want to clear what is not known here.
+    // Newer clients may clear features unknown here.
     let known = mask & feature::ALL;
     let (enabled, disabled) = (features & known, !features & known);
     let allowed = mask & feature::INTERNAL == 0
@@ -157,7 +157,7 @@ pub(super) fn get_stripe_unit_count(object: &mut Handle<'_>, _input: &[u8]) -> A
     Ok((unit, count).to_bytes())
 }
 
-/// Bytes of a data object.
+/// The size of a data object in bytes.
 fn object_bytes(object: &mut Handle<'_>) -> Result<u64, Errno> {
     let order: u8 = object.get("order")?;
     1u64.checked_shl(u32::from(order)).ok_or(Errno::EIO)
@@ -190,7 +190,7 @@ pub(super) fn get_modify_timestamp(object: &mut Handle<'_>, _input: &[u8]) -> An
     time(object, "modify_timestamp")
 }
 
-/// A time that the header keeps; zero if it does not.
+/// A timestamp of the header; zero if it has none.
 fn time(object: &mut Handle<'_>, key: &str) -> Answer {
     Ok(object.find::<UTime>(key)?.unwrap_or_default().to_bytes())
 }
@@ -209,7 +209,7 @@ fn set_time(object: &mut Handle<'_>, key: &str) -> Answer {
     Ok(Bytes::new())
 }
 
-/// Snapshot ids in a snapshot context, newest first.
+/// Encodes a snapshot context with ids newest first.
 pub(super) fn encode_snapcontext(seq: u64, ids: &[SnapId]) -> Bytes {
     let mut w = Writer::new();
     w.u64(seq);

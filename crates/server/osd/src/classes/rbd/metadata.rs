@@ -1,4 +1,4 @@
-//! An image's metadata: keys and values of its users.
+//! An image's metadata: key-value pairs set by users.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::classes::Handle;
 
 const PREFIX: &str = "metadata_";
 
-/// Keys in an answer to who does not say how many it wants.
+/// Keys in a reply if the client gives no maximum.
 const KEYS_DEFAULT: u64 = 64;
 
 fn key(name: &[u8]) -> Bytes {

@@ -1,4 +1,4 @@
-//! The mark of an image that is being moved. One of the first format can only be moved away.
+//! The migration mark of an image. An image of the first format can only be a migration's source.
 
 use bytes::Bytes;
 use loligo_wire::rbd::Migration;
@@ -29,7 +29,7 @@ pub(super) fn set(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-/// The mark, of an image that has the feature, or the text of the first format.
+/// Loads the mark of an image that has the feature, or the header text of the first format.
 fn read(object: &mut Handle<'_>) -> Result<Migration, Errno> {
     let is_migrating = match object.find::<u64>("features")? {
         Some(features) => features & feature::MIGRATING != 0,
@@ -52,7 +52,7 @@ pub(super) fn get(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
 
 pub(super) fn remove(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     match object.unset(KEY) {
-        // An object that is not there has no features either, and that is what a stock OSD tells.
+        // An object that does not exist has no features either, which is the error a stock OSD returns.
         Ok(()) | Err(Errno::ENOENT) => {}
         Err(errno) => return Err(errno),
     }

@@ -1,4 +1,5 @@
-//! What clients ask and set of mirroring (`rbd_mirroring`): whether a pool or an image is mirrored.
+//! Mirroring settings that clients read and set (`rbd_mirroring`): whether a pool or an image is
+//! mirrored.
 
 use std::collections::BTreeMap;
 
@@ -18,13 +19,13 @@ const IMAGE_PREFIX: &str = "image_";
 pub(super) const PEER_PREFIX: &str = "mirror_peer_";
 
 pub(super) const MODE_DISABLED: u32 = 0;
-/// The first number that is no mode: disabled, of images, of pools.
+/// The first number that is not a mode; the modes are disabled, image and pool.
 const MODE_END: u32 = 3;
 
-/// The state of an image of which no daemon has told anything (`MIRROR_IMAGE_STATUS_STATE_UNKNOWN`).
+/// The status of an image for which no daemon has reported one (`MIRROR_IMAGE_STATUS_STATE_UNKNOWN`).
 const STATUS_UNKNOWN: u8 = 0;
 
-/// The state of an image that is about to be mirrored no longer.
+/// The state of an image whose mirroring is being disabled.
 const DISABLING: u8 = 0;
 
 fn image_key(id: &str) -> String {
@@ -35,7 +36,7 @@ fn global_key(id: &str) -> String {
     format!("global_{id}")
 }
 
-/// The identity of this side, which is kept as bare text.
+/// This site's identity, stored as plain text.
 pub(super) fn uuid(object: &mut Handle<'_>) -> Result<Bytes, Errno> {
     object.value(UUID_KEY.as_bytes())
 }
@@ -44,7 +45,7 @@ fn mode(object: &mut Handle<'_>) -> Result<u32, Errno> {
     object.get(MODE_KEY)
 }
 
-/// Of an object that does not exist, nothing.
+/// Maps ENOENT, of an object that does not exist, to the default.
 fn absent_is_none<T: Default>(found: Result<T, Errno>) -> Result<T, Errno> {
     match found {
         Err(Errno::ENOENT) => Ok(T::default()),
@@ -76,7 +77,7 @@ pub(super) fn mode_set(object: &mut Handle<'_>, input: &[u8]) -> Answer {
         return Err(Errno::EINVAL);
     }
     if wanted == MODE_DISABLED {
-        // Where there is no object, nothing is mirrored either.
+        // Without an object nothing is mirrored either.
         let peers = absent_is_none(take(object, PEER_PREFIX.as_bytes(), PEER_PREFIX.as_bytes(), 1))?;
         if !peers.is_empty() {
             return Err(Errno::EBUSY);
@@ -102,7 +103,7 @@ pub(super) fn image_list(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     Ok(found.to_bytes())
 }
 
-/// How many images are in which state. There is no method that sets one's state, so each is unknown.
+/// The number of images by status. No method sets a status, so each is unknown.
 pub(super) fn status_summary(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let _peers: Vec<MirrorPeer> = Reader::new(input).get()?;
     let mut count = 0i32;
@@ -115,7 +116,7 @@ pub(super) fn status_summary(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     Ok(states.to_bytes())
 }
 
-/// The images, and no state of any.
+/// Lists the images, without a status.
 pub(super) fn status_list(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (after, max) = (r.get::<String>()?, r.u64()?);
@@ -129,21 +130,21 @@ pub(super) fn status_list(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     Ok(w.into_bytes())
 }
 
-/// Nobody has told the state of the image.
+/// No daemon has reported a status of the image.
 pub(super) fn status_get(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let _global: String = Reader::new(input).get()?;
     object.must_exist()?;
     Err(Errno::ENOENT)
 }
 
-/// Daemons that mirror an image: none has told of one.
+/// The daemons that mirror an image: none, since none can report.
 pub(super) fn image_instances(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let _behind: (String, u64) = Reader::new(input).get()?;
     object.must_exist()?;
     Ok(BTreeMap::<Bytes, Bytes>::new().to_bytes())
 }
 
-/// Daemons that mirror: none can register.
+/// The mirroring daemons: none, since none can register.
 pub(super) fn instances_list(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     object.must_exist()?;
     Ok(Vec::<String>::new().to_bytes())
@@ -172,7 +173,7 @@ pub(super) fn image_set(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     } else if object.has(global_key(&image.global_id))? {
         return Err(Errno::EEXIST);
     } else if image.state == DISABLING {
-        // It was disabled meanwhile.
+        // Its mirroring was disabled meanwhile.
         return Err(Errno::ENOENT);
     }
     object.set(image_key(&id), &image)?;

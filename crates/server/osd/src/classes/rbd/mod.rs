@@ -1,14 +1,15 @@
 //! Class `rbd`: the metadata of images.
 //!
-//! An image is a header object (`rbd_header.ID`) whose map holds its size, features, snapshots and parent; an
-//! object `rbd_id.NAME` that holds its id; entries in the pool's `rbd_directory`; and, with the feature of
-//! that name, an object map for the image and each snapshot. librbd and krbd work on all of these through
-//! this class only. Facts: `cls/rbd/cls_rbd.cc`, `cls_rbd.h`, `cls_rbd_types.h`, `include/rbd_types.h`.
+//! An image consists of a header object (`rbd_header.ID`) whose omap holds its size, features, snapshots
+//! and parent; an object `rbd_id.NAME` that holds its id; entries in the pool's `rbd_directory`; and,
+//! with the feature of that name, an object map for the image and each snapshot. librbd and krbd access
+//! all of these only through this class. Facts: `cls/rbd/cls_rbd.cc`, `cls_rbd.h`, `cls_rbd_types.h`,
+//! `include/rbd_types.h`.
 //!
 //! An image of the first format is an object `NAME.rbd` whose bytes hold all of that (`old.rs`).
 //!
-//! Not here, and answered with EOPNOTSUPP: of mirroring what only a mirroring daemon uses (it tells
-//! the state of images, registers instances, distributes images).
+//! Methods that only a mirroring daemon uses (to report the state of images, register instances and
+//! distribute images) are not implemented and return EOPNOTSUPP.
 
 mod children;
 mod data;
@@ -73,7 +74,7 @@ pub(in crate::classes) static CLASS: Class = Class {
         rw("snapshot_set_limit", |o, i| given(snapshot::set_limit(o, i))),
         rd("get_protection_status", |o, i| given(snapshot::get_protection_status(o, i))),
         rw("set_protection_status", |o, i| given(snapshot::set_protection_status(o, i))),
-        // Those of an image of the first format.
+        // Snapshots of an image of the first format.
         rd("snap_list", |o, i| given(old::snap_list(o, i))),
         rw("snap_add", |o, i| given(old::snap_add(o, i))),
         rw("snap_remove", |o, i| given(old::snap_remove(o, i))),
@@ -89,7 +90,7 @@ pub(in crate::classes) static CLASS: Class = Class {
         rw("child_attach", |o, i| given(children::attach(o, i))),
         rw("child_detach", |o, i| given(children::detach(o, i))),
         rd("children_list", |o, i| given(children::list(o, i))),
-        // rbd_children, where clones of the first version are kept.
+        // rbd_children, which stores clones of the first version.
         rw("add_child", |o, i| given(children::add_child(o, i))),
         rw("remove_child", |o, i| given(children::remove_child(o, i))),
         rd("get_children", |o, i| given(children::get_children(o, i))),
@@ -173,19 +174,19 @@ pub(in crate::classes) static CLASS: Class = Class {
     ],
 };
 
-/// What a method answers. None has a result of its own.
+/// A method's output. No method has a result of its own.
 type Answer = Result<Bytes, Errno>;
 
 fn given(answer: Answer) -> Outcome {
     answer.map(|data| (0, data))
 }
 
-/// The map's key of a snapshot.
+/// The omap key of a snapshot.
 fn snap_key(id: SnapId) -> String {
     format!("{SNAP_PREFIX}{:016x}", id.0)
 }
 
-/// What the keys of snapshots begin with; a group's too.
+/// The key prefix of snapshots, also of a group's.
 const SNAP_PREFIX: &str = "snapshot_";
 
 /// `ENOEXEC` unless the image has all of `features`; an image of the first format has none.
@@ -196,7 +197,7 @@ fn require_feature(object: &mut Handle<'_>, features: u64) -> Result<(), Errno> 
     }
 }
 
-/// Sets and clears what is kept of operations, and the feature that says whether there is any.
+/// Sets and clears operation features, and updates the feature that says whether there are any.
 fn set_op_features(object: &mut Handle<'_>, op_features: u64, mask: u64) -> Result<(), Errno> {
     let features: u64 = object.get("features")?;
     let before: u64 = object.find("op_features")?.unwrap_or(0);
@@ -217,7 +218,7 @@ fn set_op_features(object: &mut Handle<'_>, op_features: u64, mask: u64) -> Resu
     Ok(())
 }
 
-/// Whether this may be an image's or a group's id.
+/// Whether this is a valid id of an image or a group.
 fn is_id(id: impl AsRef<[u8]>) -> bool {
     let id = id.as_ref();
     !id.is_empty() && id.iter().all(|byte| byte.is_ascii_alphanumeric())

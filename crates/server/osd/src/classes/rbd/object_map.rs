@@ -1,4 +1,4 @@
-//! An image's object map ([`ObjectMap`]), and what changes it.
+//! An image's object map ([`ObjectMap`]) and the methods that change it.
 
 use bytes::Bytes;
 use loligo_wire::rbd::object_map::{
@@ -41,7 +41,7 @@ pub(super) fn resize(object: &mut Handle<'_>, input: &[u8]) -> Answer {
         other => other?,
     };
     if (count..map.count()).any(|n| map.get(n) != state) {
-        // An object is still there that the image would no longer reach.
+        // An object still exists that the image would no longer reach.
         return Err(Errno::ESTALE);
     }
     map.resize(count, state);
@@ -49,7 +49,7 @@ pub(super) fn resize(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-/// Changes a range of entries. Reads and writes only the blocks it lies in.
+/// Changes a range of entries. Reads and writes only the blocks that contain it.
 pub(super) fn update(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (from, to, state, only) = (r.u64()?, r.u64()?, r.u8()?, r.get::<Option<u8>>()?);
@@ -64,7 +64,7 @@ pub(super) fn update(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let last_block = (to - 1) / PER_BYTE / BLOCK as u64;
     let data_from = first_block * BLOCK as u64;
     let data_to = ((last_block + 1) * BLOCK as u64).min(bytes);
-    // Behind the entries: the length of what follows, the header's checksum, the count of checksums.
+    // After the entries: the length of the footer, the header's checksum, the number of checksums.
     let crcs_at = HEADER_LEN + bytes + 12 + first_block * 4;
     let blocks = last_block - first_block + 1;
     let crcs = object.read(crcs_at, blocks * 4)?;
@@ -90,12 +90,13 @@ pub(super) fn update(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-/// A snapshot is made: what exists has not changed since it.
+/// Called when a snapshot is made: existing objects are marked as unchanged since it.
 pub(super) fn snap_add(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     rewrite(object, |_, state| if state == EXISTS { EXISTS_CLEAN } else { state })
 }
 
-/// A snapshot goes whose map is given: what had changed before it has changed since the one before.
+/// Called when a snapshot is removed, with its object map as input: objects that had changed before the
+/// removed snapshot are marked as changed since the previous one.
 pub(super) fn snap_remove(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let gone: ObjectMap = Reader::new(input).get()?;
     rewrite(object, |n, state| {

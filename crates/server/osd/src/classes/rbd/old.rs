@@ -1,5 +1,5 @@
-//! Images of the first format, whose header is the bytes of `NAME.rbd`: snapshots, and the mark of one that
-//! is being migrated.
+//! Images of the first format, whose header is the content of `NAME.rbd`: snapshots, and the migration
+//! mark.
 
 use bytes::Bytes;
 use loligo_wire::rbd::{OldHeader, OldSnap, old_header};
@@ -9,7 +9,8 @@ use super::Answer;
 use crate::classes::Handle;
 use crate::errno::Errno;
 
-/// The header; `EINVAL` if the object is too short to be one, `EIO` if it claims more than there is.
+/// Reads the header; `EINVAL` if the object is too short, `EIO` if the header's lengths exceed the
+/// content.
 fn header(object: &mut Handle<'_>) -> Result<OldHeader, Errno> {
     let bytes = object.read(0, 0)?;
     if bytes.len() < OldHeader::MIN_LEN {
@@ -23,7 +24,7 @@ fn write(object: &mut Handle<'_>, header: &OldHeader) -> Answer {
     Ok(Bytes::new())
 }
 
-/// A name that can be told from others: it ends at its first zero, so it must have none.
+/// Decodes a name. Stored names end at the first zero byte, so a name must not contain one.
 fn name(r: &mut Reader<'_>) -> Result<Name, Errno> {
     let name: Name = r.get()?;
     if name.contains(&0) { Err(Errno::EINVAL) } else { Ok(name) }
@@ -47,7 +48,7 @@ pub(super) fn snap_add(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (name, id) = (name(&mut r)?, SnapId(r.u64()?));
     if header.snap_seq > id {
-        // Another snapshot was made meanwhile: the caller asks for a new id.
+        // Another snapshot was made meanwhile: the caller requests a new id.
         return Err(Errno::ESTALE);
     }
     let limit: u64 = object.find("snap_limit")?.unwrap_or(u64::MAX);
@@ -82,7 +83,7 @@ pub(super) fn snap_rename(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     write(object, &header)
 }
 
-/// How many snapshots there are; `None` if the image is not of the first format.
+/// The number of snapshots; `None` if the image is not of the first format.
 pub(super) fn snap_count(object: &mut Handle<'_>) -> Result<Option<usize>, Errno> {
     match header(object) {
         Ok(header) => Ok(Some(header.snaps.len())),
@@ -91,7 +92,7 @@ pub(super) fn snap_count(object: &mut Handle<'_>) -> Result<Option<usize>, Errno
     }
 }
 
-/// Whether the image is being migrated, as its header's text says; `ENXIO` if it is no header.
+/// Whether the header's text marks the image as migrating; `ENXIO` if it is not a header.
 pub(super) fn is_migrating(object: &mut Handle<'_>) -> Result<bool, Errno> {
     let text = object.read(0, old_header::TEXT.len() as u64)?;
     match &text[..] {
@@ -101,7 +102,7 @@ pub(super) fn is_migrating(object: &mut Handle<'_>) -> Result<bool, Errno> {
     }
 }
 
-/// Says in the header's text whether the image is being migrated.
+/// Writes the migration mark into the header's text.
 pub(super) fn set_migrating(object: &mut Handle<'_>, migrating: bool) -> Result<(), Errno> {
     let text = if migrating { old_header::MIGRATING_TEXT } else { old_header::TEXT };
     object.write(0, Bytes::from_static(text))

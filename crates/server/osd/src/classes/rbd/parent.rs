@@ -1,4 +1,4 @@
-//! The snapshot that an image is a clone of.
+//! The parent of a clone: the snapshot it was made from.
 
 use bytes::Bytes;
 use loligo_wire::{Encode, Name, Reader, SnapId, Writer};
@@ -18,7 +18,7 @@ fn is_layered(object: &mut Handle<'_>) -> Result<bool, Errno> {
     }
 }
 
-/// For clients of before release 14, which know no namespaces.
+/// For clients older than release 14, which do not know namespaces.
 pub(super) fn get_parent(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let id = SnapId(Reader::new(input).u64()?);
     object.must_exist()?;
@@ -45,7 +45,7 @@ pub(super) fn get_parent(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     Ok(w.into_bytes())
 }
 
-/// For clients of before release 14.
+/// For clients older than release 14.
 pub(super) fn set_parent(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (pool, image, snap) = (r.i64()?, r.get()?, SnapId(r.u64()?));
@@ -53,7 +53,7 @@ pub(super) fn set_parent(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     put(object, Parent { spec, overlap: Some(r.u64()?) }, false)
 }
 
-/// For clients of before release 14.
+/// For clients older than release 14.
 pub(super) fn remove_parent(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     take_off(object, true)
 }
@@ -90,7 +90,7 @@ fn put(object: &mut Handle<'_>, parent: Parent, again: bool) -> Answer {
         return Err(Errno::EINVAL);
     }
     if let Some(before) = object.find::<Parent>("parent")? {
-        // Snapshots may still need the one before; then the image must have the same.
+        // If only snapshots still need the old parent, the new one must be the same.
         let only_snaps = before.overlap.is_none() && before.spec == parent.spec;
         if !only_snaps && !again {
             return Err(Errno::EEXIST);

@@ -1,4 +1,4 @@
-//! Sites that a pool is mirrored to or from (`rbd_mirroring`), and what mirroring notes with an image's
+//! Peers that a pool is mirrored to or from (`rbd_mirroring`), and mirroring's records in an image's
 //! snapshots.
 
 use bytes::Bytes;
@@ -88,7 +88,7 @@ pub(super) fn set_direction(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     write(object, &MirrorPeer { direction, ..peer })
 }
 
-/// A site shows that it is there: one that is not known is one that receives.
+/// Records a sign of life of a peer. An unknown peer is added as a receiver.
 pub(super) fn ping(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (site, mirror_uuid, direction): (String, String, u8) = (r.get()?, r.get()?, r.u8()?);
@@ -109,7 +109,7 @@ pub(super) fn ping(object: &mut Handle<'_>, input: &[u8]) -> Answer {
         None => MirrorPeer::receiving(object.random_uuid(), site.clone(), mirror_uuid.clone()),
     };
     match (by_site, by_uuid) {
-        // Two peers: the one of this uuid keeps its name.
+        // Two peers match: the one with this uuid keeps its site name.
         (Some(_), Some(_)) | (None, None) => {}
         (None, Some(_)) => peer.site = site,
         (Some(_), None) => peer.mirror_uuid = mirror_uuid,
@@ -124,7 +124,7 @@ pub(super) fn ping(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     write(object, &peer)
 }
 
-/// Changes what mirroring has noted with a snapshot; `EINVAL` if that is not one of mirroring.
+/// Changes the mirroring record of a snapshot; `EINVAL` if it is not a mirroring snapshot.
 fn change_snap(
     object: &mut Handle<'_>,
     id: SnapId,
@@ -139,14 +139,14 @@ fn change_snap(
     Ok(Bytes::new())
 }
 
-/// A peer needs a snapshot no longer.
+/// Removes a peer from those that need a snapshot.
 pub(super) fn unlink_snap(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (id, peer) = (SnapId(r.u64()?), r.get::<String>()?);
     change_snap(object, id, |noted| if noted.peers.remove(&peer) { Ok(()) } else { Err(Errno::ENOENT) })
 }
 
-/// How far a snapshot is copied.
+/// Records how far a snapshot is copied.
 pub(super) fn set_copy_progress(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
     let (id, complete, last_copied) = (SnapId(r.u64()?), r.bool()?, r.u64()?);

@@ -11,14 +11,14 @@ use crate::classes::Handle;
 use crate::classes::typed::decoded;
 use crate::errno::Errno;
 
-/// The largest id that a snapshot may have (`CEPH_MAXSNAP`).
+/// The largest snapshot id (`CEPH_MAXSNAP`).
 const SNAP_ID_MAX: u64 = u64::MAX - 2;
 
 const UNPROTECTED: u8 = 0;
-/// The first number that is no state of protection.
+/// The first number that is not a protection status.
 const PROTECTION_END: u8 = 3;
 
-/// All of the image's snapshots, oldest first, until `each` fails.
+/// Calls `each` for all of the image's snapshots, oldest first, until it fails.
 pub(super) fn each(
     object: &mut Handle<'_>,
     mut each: impl FnMut(Snap) -> Result<(), Errno>,
@@ -36,7 +36,7 @@ fn all(object: &mut Handle<'_>) -> Result<Vec<Snap>, Errno> {
     Ok(snaps)
 }
 
-/// The snapshot that the input names, which must not be the image itself.
+/// Loads the snapshot given in the input, which must not be the head.
 fn named(object: &mut Handle<'_>, r: &mut Reader<'_>) -> Result<Snap, Errno> {
     match SnapId(r.u64()?) {
         SnapId::HEAD => Err(Errno::EINVAL),
@@ -71,7 +71,7 @@ pub(super) fn add(object: &mut Handle<'_>, input: &[u8]) -> Answer {
         return Err(Errno::EINVAL);
     }
     if id.0 < object.get::<u64>("snap_seq")? {
-        // Another snapshot was made meanwhile: the caller asks for a new id.
+        // Another snapshot was made meanwhile: the caller requests a new id.
         return Err(Errno::ESTALE);
     }
     let (size, flags) = (object.get("size")?, object.find("flags")?.unwrap_or(0));
@@ -139,7 +139,7 @@ pub(super) fn remove(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     Ok(Bytes::new())
 }
 
-/// Keeps a snapshot, which clones still need, under a name of its own.
+/// Moves a snapshot that clones still need to the trash, under a unique name.
 pub(super) fn trash_add(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let id = SnapId(Reader::new(input).u64()?);
     let mut snap: Snap = object.get(snap_key(id))?;
@@ -150,7 +150,8 @@ pub(super) fn trash_add(object: &mut Handle<'_>, input: &[u8]) -> Answer {
         return Err(Errno::EEXIST);
     }
     set_op_features(object, op_feature::SNAP_TRASH, op_feature::SNAP_TRASH)?;
-    // Stock takes a random name. This one is as unique, since ids are, and a repetition makes the same.
+    // A stock OSD uses a random name. This name is as unique, since ids are, and a repeated execution
+    // makes the same one.
     let unique = format!("00000000-0000-4000-8000-{:012x}", id.0);
     let name = std::mem::replace(&mut snap.name, Name::from(unique));
     snap.kind = SnapKind::Trash { name, kind: snap.kind.code() };

@@ -1,4 +1,4 @@
-//! Images that were removed and are kept for a while (`rbd_trash`).
+//! Removed images that are kept for a while (`rbd_trash`).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What is stored and sent, in `cls_rbd.h`'s and `cls_rbd_types.h`'s form.
+//! Stored and transmitted types in the format of `cls_rbd.h` and `cls_rbd_types.h`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use loligo_wire::{Decode, DecodeError, Encode, Name, Reader, SnapId, UTime, Writ
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Parent {
     pub(super) spec: ParentSpec,
-    /// Bytes of the image that may lie in the parent; `None` if only snapshots still need it.
+    /// Bytes of the image that may be in the parent; `None` if only snapshots still need it.
     pub(super) overlap: Option<u64>,
 }
 
@@ -41,24 +41,24 @@ impl Decode for Parent {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Snap {
     pub(super) id: SnapId,
-    /// Any bytes, as all names that users give.
+    /// Any bytes, as are all user-given names.
     pub(super) name: Name,
     pub(super) size: u64,
     pub(super) protection: u8,
     pub(super) flags: u64,
     pub(super) kind: SnapKind,
     pub(super) taken: UTime,
-    /// Clones of the second version.
+    /// Number of clones of the second version.
     pub(super) children: u32,
-    /// Bytes of the snapshot that may lie in the image's parent.
+    /// Bytes of the snapshot that may be in the image's parent.
     pub(super) parent_overlap: Option<u64>,
 }
 
 impl Snap {
-    /// `cls_rbd_snap`'s version, and the oldest whose readers can read it.
+    /// `cls_rbd_snap`'s version, and the oldest version of a reader that can decode it.
     const VERSION: u8 = 8;
 
-    /// What clients are told of it.
+    /// The form in which clients see it.
     pub(super) fn info(&self) -> SnapInfo {
         let Self { id, name, size, kind, taken, children, .. } = self.clone();
         SnapInfo { id, kind, name, size, taken, children }
@@ -99,7 +99,7 @@ impl Decode for Snap {
     }
 }
 
-/// An image that is mirrored (`MirrorImage`).
+/// A mirrored image (`MirrorImage`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MirrorImage {
     pub(super) mode: u8,
@@ -142,19 +142,19 @@ pub(super) struct MirrorPeer {
 }
 
 impl MirrorPeer {
-    /// It sends.
+    /// The peer sends.
     pub(super) const RX: u8 = 0;
-    /// It receives.
+    /// The peer receives.
     pub(super) const TX: u8 = 1;
-    /// It does both.
+    /// The peer sends and receives.
     pub(super) const RX_TX: u8 = 2;
 
-    /// One that has asked for images of its own accord.
+    /// A peer that registered itself as a receiver.
     pub(super) fn receiving(uuid: String, site: String, mirror_uuid: String) -> Self {
         Self { uuid, site, mirror_uuid, pool: -1, direction: Self::TX, ..Self::default() }
     }
 
-    /// Whether it has all that one of its direction needs.
+    /// Whether it has all fields required for its direction.
     pub(super) fn is_valid(&self) -> bool {
         let has_client = self.direction == Self::TX || !self.client.is_empty();
         self.direction <= Self::RX_TX && has_client && !self.uuid.is_empty() && !self.site.is_empty()
@@ -194,7 +194,7 @@ impl Decode for MirrorPeer {
     }
 }
 
-/// What mirroring notes with a snapshot of its own (`MirrorSnapshotNamespace`).
+/// Mirroring's record in its own snapshots (`MirrorSnapshotNamespace`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct MirrorSnap {
     state: u8,
@@ -208,7 +208,7 @@ pub(super) struct MirrorSnap {
 }
 
 impl MirrorSnap {
-    /// The first state of a copy; the ones before are those of the original.
+    /// The first state of a copy; lower states are those of the original.
     const NON_PRIMARY: u8 = 2;
 
     /// Whether it belongs to a copy.

@@ -1,8 +1,8 @@
-//! Methods of classes that keep something in an object's omap, and listings in the old form.
+//! Methods of classes that store data in an object's omap, and listings in the old form.
 
 use super::*;
 
-/// An input as Ceph encodes structures: version, oldest version that reads it, length.
+/// An input in Ceph's structure encoding: version, oldest compatible version, length.
 fn input(version: u8, fill: impl FnOnce(&mut Writer)) -> Vec<u8> {
     let mut w = Writer::new();
     w.versioned(version, 1, fill);
@@ -38,7 +38,7 @@ fn log_add(g: &mut Group, entries: &[(u32, &[u8], &[u8])]) -> i32 {
     called(g, "log", "log", "add", &data).0
 }
 
-/// Times and data of what a log lists, and whether there is more.
+/// The times and data of a log's entries, and whether there are more.
 fn log_list(g: &mut Group, from: u32, to: u32, max: u32) -> (Vec<(u32, Vec<u8>)>, bool) {
     let data = input(1, |w| {
         w.put(&at(from));
@@ -70,7 +70,7 @@ fn a_log_is_in_order_of_time_and_never_goes_back() {
     let mut g = roomy();
     assert_eq!(log_add(&mut g, &[(30, b"three", b""), (10, b"late", b"")]), 0);
     assert_eq!(log_add(&mut g, &[(40, b"four", b"")]), 0);
-    // Where an entry stands is one thing, what it says of its time another.
+    // The order of entries is independent of the time stored in them.
     let all = log_list(&mut g, 0, 0, 0);
     let expected: Vec<(u32, Vec<u8>)> =
         vec![(30, b"three".to_vec()), (10, b"late".to_vec()), (40, b"four".to_vec())];
@@ -90,7 +90,7 @@ fn a_log_is_in_order_of_time_and_never_goes_back() {
     assert_eq!(trim(&mut g, 30), 0, "entries of the last moment go, as in 16.2.15");
     assert_eq!(log_list(&mut g, 0, 0, 0), (expected[2..].to_vec(), false));
     assert_eq!(trim(&mut g, 35), -61, "nothing is left to be trimmed");
-    // The header knows the newest there ever was.
+    // The header keeps the newest entry's time even after it was trimmed.
     let (result, info) = called(&mut g, "log", "log", "info", &input(1, |_| ()));
     assert_eq!(result, 0);
     assert!(info.ends_with(&[40, 0, 0, 0, 0, 0, 0, 0]), "{info:?}");
@@ -106,7 +106,7 @@ fn an_entry_with_an_id_takes_the_place_of_the_one_before() {
     }
 }
 
-/// `cls_user_bucket_entry` of a bucket whose other fields nobody looks at.
+/// `cls_user_bucket_entry` of a bucket whose other fields are ignored.
 fn user_entry(w: &mut Writer, name: &str, size: u64, count: u64) {
     w.versioned(9, 5, |w| {
         w.blob(b"");
@@ -152,7 +152,7 @@ fn a_users_sums_are_those_of_his_buckets() {
     let mut g = roomy();
     assert_eq!(set_buckets(&mut g, &[("b", 5000, 3), ("a", 10, 1)], true, 7), 0);
     assert_eq!(user_header(&mut g), (4, 5010, 8192 + 4096, 7));
-    // What is not there is only made if that is wanted; an older time does not go back.
+    // Missing buckets are created only if requested; an older time does not replace a newer one.
     assert_eq!(set_buckets(&mut g, &[("a", 20, 2), ("none", 1, 1)], false, 5), 0);
     assert_eq!(user_header(&mut g), (5, 5020, 8192 + 4096, 7));
     let list = |g: &mut Group, marker: &str, max: u32| {
@@ -274,11 +274,11 @@ fn a_call_that_fails_may_have_an_output_and_changes_nothing() {
         assert_eq!((result, &output[..]), (-22, &b"too much input data!"[..]), "{method}");
         assert_eq!(g.result("x", OsdOp::new(OpCode::STAT)), -2, "{method}");
     }
-    // Without RETURNVEC a write that went well has no result of its own.
+    // Without RETURNVEC a successful write has no result of its own.
     assert_eq!(called(&mut g, "x", "hello", "write_return_data", b"").0, 0);
 }
 
-/// A listing of the objects that have this value of the attribute `mark`.
+/// A listing of the objects whose attribute `mark` has this value.
 pub(super) fn filtered(kind: &[u8], value: &[u8], cursor: &HObject) -> OsdOp {
     let mut w = Writer::new();
     [b"", b"", kind, b"_mark", value].into_iter().for_each(|text| w.blob(text));

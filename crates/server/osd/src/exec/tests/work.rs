@@ -1,6 +1,6 @@
-//! Goal: what a request costs is counted, whatever its operations are: those that change little, those whose
-//! cost lies in what was there before, methods and listings. Method: requests of many kinds, and what they
-//! must have counted at least.
+//! Goal: the work of a request is counted, whatever its operations are: small changes, operations whose
+//! cost depends on the stored content, methods and listings. Method: requests of many kinds, with the
+//! minimum work each must count.
 
 use super::classes::filtered;
 use super::*;
@@ -21,7 +21,7 @@ fn pairs(count: u32, value: &[u8]) -> Bytes {
     w.into_bytes()
 }
 
-/// An OMAP_CMP of so many keys that are not there, with values of 1 KiB that are larger.
+/// An OMAP_CMP of this many missing keys, with values of 1 KiB that are larger.
 fn compared(count: u32) -> OsdOp {
     let mut w = Writer::new();
     w.u32(count);
@@ -33,7 +33,7 @@ fn compared(count: u32) -> OsdOp {
     OsdOp::new(OpCode::OMAP_CMP).with_data(w.into_bytes())
 }
 
-/// What a request counts that goes well.
+/// The work counted for a request that succeeds.
 fn work(g: &mut Group, name: &str, ops: Ops) -> u64 {
     let reply = g.ask(name, ops);
     assert_eq!(reply.result, 0, "{name}");
@@ -46,7 +46,7 @@ fn small_changes_count_by_their_number() {
     let mut g = roomy();
     assert_eq!(g.result("o", OsdOp::write_full(vec![1; 1 << 20].into())), 0);
     let byte = || Bytes::from_static(b"x");
-    // From the end to the beginning, and none beside another.
+    // From the end to the beginning, none adjacent to another.
     let at = |number: u64| 3 * (CHANGES - number);
     for ops in [
         many(CHANGES, |number| OsdOp::zero(at(number), 1)),
@@ -108,7 +108,7 @@ fn attributes_cost_more_the_more_there_are() {
     assert_eq!(g.ask("o", many(20_000, set)).result, EMSGSIZE);
 }
 
-/// A listing that has looked at much ends there, and goes on behind.
+/// A filtered listing that has examined many bytes ends early and continues in the next request.
 #[test]
 fn a_filter_that_looks_at_much_gives_a_part_of_a_page() {
     const OBJECTS: usize = 24;
@@ -117,7 +117,7 @@ fn a_filter_that_looks_at_much_gives_a_part_of_a_page() {
     for number in 0..OBJECTS {
         assert_eq!(g.result(&format!("o{number}"), xattr(OpCode::SETXATTR, "mark", &value)), 0);
     }
-    // Less than all of the values are.
+    // Less than all values together.
     g.limits.work_bytes = 16 << 20;
     let (mut cursor, mut pages, mut found) = (HObject::min(), 0, Vec::new());
     loop {
