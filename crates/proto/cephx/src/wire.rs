@@ -113,7 +113,7 @@ pub(crate) struct Authenticate {
 
 impl Encode for Authenticate {
     fn encode(&self, w: &mut Writer) {
-        w.u8(3); // 3 promises that a client that keeps its global id shows the old ticket
+        w.u8(3); // version 3: a client that keeps its global id presents the old ticket
         w.u64(self.client_challenge);
         w.u64(self.proof);
         w.put(&self.old_ticket);
@@ -162,7 +162,7 @@ pub(crate) struct AuthorizerHead {
 
 impl Encode for AuthorizerHead {
     fn encode(&self, w: &mut Writer) {
-        w.u8(MODE_AUTHORIZER); // the authorizer's version does duty as the mode of the opening
+        w.u8(MODE_AUTHORIZER); // the authorizer's version is also the mode of the request
         w.put(&self.global_id);
         w.u32(self.service.0);
         w.put(&self.ticket);
@@ -245,11 +245,11 @@ impl Encode for AuthTicket {
         w.u8(2);
         w.put(&self.name);
         w.put(&self.global_id);
-        w.u64(u64::MAX); // was a user id
+        w.u64(u64::MAX); // formerly a user id
         w.put(&self.created);
         w.put(&self.expires);
         w.u8(1); // AuthCapsInfo
-        w.bool(false); // allow_all: the text says it
+        w.bool(false); // allow_all: contained in the text
         w.sized(|w| w.put(&self.caps));
         w.u32(0); // flags
     }

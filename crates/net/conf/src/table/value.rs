@@ -70,7 +70,7 @@ fn size(text: &str) -> Result<i128, Rejected> {
 /// # Errors
 /// The text is invalid.
 pub fn parse_size(text: &str) -> Result<i64, Rejected> {
-    size(text).map(|n| i64::try_from(n).unwrap_or(i64::MAX)) // out of range was refused
+    size(text).map(|n| i64::try_from(n).unwrap_or(i64::MAX)) // `size` refuses values out of range
 }
 
 fn split_unit(text: &str) -> (&str, &str) {

@@ -41,7 +41,7 @@ impl MonAuth {
         let global_id = match (&self.reclaim, method) {
             (Some((id, _)), AuthMethod::CEPHX) => *id,
             (None, AuthMethod::CEPHX) => GlobalId(0),
-            _ => self.client.global_id(), // nothing proves it, and nothing needs to
+            _ => self.client.global_id(), // without cephx the id needs no proof
         };
         let opening = MonOpening { name: config.name.clone(), global_id };
         Ok(AuthRequest {

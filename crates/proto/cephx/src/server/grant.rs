@@ -34,7 +34,7 @@ impl AuthServer {
     ) -> Vec<GrantedTicket> {
         let services = (0..u32::BITS).map(|bit| EntityType(set & (1 << bit)));
         services
-            .filter(|s| s.0 != 0 && *s != EntityType::AUTH) // the reply's own ticket is that of AUTH
+            .filter(|s| s.0 != 0 && *s != EntityType::AUTH) // the reply itself contains the ticket for AUTH
             .filter_map(|service| {
                 let caps = entry.caps.get(service.as_str()).cloned().unwrap_or_default();
                 self.grant(service, name, entry.key.kind(), global_id, caps, self.config.service_ticket_ttl)

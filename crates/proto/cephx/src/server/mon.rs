@@ -145,7 +145,7 @@ impl AuthServer {
     fn renew_all(&self, client: &Identity, r: &mut Reader<'_>) -> Result<Bytes, Errno> {
         let request: Authenticate = r.get().map_err(|_| EACCES)?;
         if client.challenge == 0 {
-            return Err(EACCES); // it never was authenticated by cephx
+            return Err(EACCES); // the client was not authenticated by cephx
         }
         let entry = self.prove(&client.name, client.challenge, &request)?;
         let old = self.reclaim(&request.old_ticket, &client.name, client.global_id)?;

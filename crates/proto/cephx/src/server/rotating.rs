@@ -142,7 +142,7 @@ impl Ring {
             return self.clone();
         }
         if next.expires <= now {
-            return Self::new(mould, next.id + 1, now); // nobody has turned it for a whole lifetime
+            return Self::new(mould, next.id + 1, now); // `rotate` was not called for a whole lifetime
         }
         let key = CryptoKey::generate_of(mould.cipher, now);
         let newest = ServiceKey { id: next.id + 1, key, expires: next.expires + mould.ttl };
