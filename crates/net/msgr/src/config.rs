@@ -80,7 +80,7 @@ pub struct Limits {
     /// Bytes that may wait in the out-queue. One message may exceed it if the queue is empty.
     ///
     /// An accepted lossy connection stops reading while an eighth of either bound waits for the peer,
-    /// and is closed at the bound: no single reply is ever dropped.
+    /// and is closed at the bound rather than lose a single reply.
     pub queue_bytes_max: usize,
     /// How long a peer may read nothing while its accepted lossy connection has stopped reading because
     /// of its out-queue. Then the connection is closed.

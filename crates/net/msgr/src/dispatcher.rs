@@ -14,8 +14,8 @@ use crate::{Connection, Error};
 /// connections too.
 pub trait Dispatcher: Send + Sync + 'static {
     /// Delivers the messages of one socket read, in order. The implementation takes messages out of
-    /// `msgs`; the rest are dropped. Messages sent on `conn` before the call returns leave in one
-    /// vectored write afterwards.
+    /// `msgs`; the rest are dropped. Messages sent on `conn` before the call returns are gathered
+    /// and leave in few vectored writes, usually one afterwards.
     ///
     /// Work that outlives the call and must count against the policy's [`Throttle`](crate::Throttle)
     /// keeps a [`Hold`](crate::Hold) ([`Connection::hold`]).

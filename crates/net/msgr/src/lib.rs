@@ -9,7 +9,7 @@
 //!   that finds no writer active flushes the queue without blocking; other senders' messages leave with
 //!   that flush or the next one.
 //! - [`Dispatcher`] receives all messages of one socket read in one call. Messages that it sends during
-//!   the call leave in one vectored write when the call returns.
+//!   the call are gathered and leave in few vectored writes, usually one when the call returns.
 //! - [`Policy`] determines what happens when the socket is lost: a lossy connection is closed and
 //!   reports that once; a lossless one reconnects and resends, in order, the messages that the peer has
 //!   not acknowledged.

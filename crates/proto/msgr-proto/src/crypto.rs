@@ -23,7 +23,7 @@ pub(crate) const SIGNATURE_LEN: usize = 32;
 /// The cipher of one direction. It uses AWS-LC, the fastest implementation available to a Rust program
 /// without unsafe code of its own.
 ///
-/// A nonce consists of a fixed half (4 bytes) and a counter (8 bytes, little-endian) that is incremented
+/// A nonce consists of a fixed part (4 bytes) and a counter (8 bytes, little-endian) that is incremented
 /// with each GCM message and wraps; the first nonce comes from the connection secret.
 pub(crate) struct Gcm {
     key: LessSafeKey,

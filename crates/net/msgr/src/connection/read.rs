@@ -103,8 +103,7 @@ impl Connection {
         true
     }
 
-    /// Delivers what has arrived. Nothing is written during the dispatch, so that all replies leave
-    /// together.
+    /// Delivers what has arrived. The queue is corked during the dispatch, so that replies leave together.
     async fn deliver(self: &Arc<Self>, ctx: &Context, arrivals: &mut Arrivals) {
         self.reads.fetch_add(1, Ordering::Relaxed);
         if self.is_lossless() {

@@ -1,8 +1,8 @@
-//! Operations that threads leave when they find the lock taken, and how the lock's holder performs them.
+//! Operations that threads leave when they find the lock taken, and how the lock's owner performs them.
 //!
-//! No sender, reader or writer waits for the lock: its holder may be preempted, and a thousand senders
+//! No sender, reader or writer waits for the lock: its owner may be preempted, and a thousand senders
 //! sleeping on the lock would have to be woken one by one. A thread that finds it taken leaves its
-//! operation, and the lock's holder performs it (see `loligo_lane::Combiner` for the rules). If the
+//! operation, and the lock's owner performs it (see `loligo_lane::Combiner` for the rules). If the
 //! operation makes further work necessary, such as writing, the thread that performed it does that work.
 //!
 //! Operations can be left only while the connection is open and the queue so far from its bounds that
@@ -16,7 +16,7 @@ use loligo_lane::Bound;
 
 use super::{Action, Baton, Control, FIRST_MESSAGES, Guard, Holder, Inner, Item, MOVED_MAX, OutQueue, State};
 
-/// Operations that may be left: as many as may come while a preempted holder is off its processor for
+/// Operations that may be left: as many as may come while a preempted owner is off its processor for
 /// some milliseconds.
 const LEFT_MAX: usize = 1024;
 
@@ -118,7 +118,7 @@ impl<W> OutQueue<W> {
         }
     }
 
-    /// Leaves an operation that cannot be refused for the lock's holder, or waits for the lock and
+    /// Leaves an operation that cannot be refused for the lock's owner, or waits for the lock and
     /// performs it.
     #[cold]
     pub(super) fn leave(&self, left: Left<W>) -> Action<W> {

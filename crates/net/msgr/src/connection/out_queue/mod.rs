@@ -23,7 +23,7 @@
 //!
 //! Critical sections are short, but a thread may be preempted in one. Senders, readers and writers
 //! therefore do not wait for the lock: a thread that finds it taken leaves its operation, and the lock's
-//! holder performs it (`left`). If the lock is free, a send is one uncontended acquisition and one
+//! owner performs it (`left`). If the lock is free, a send is one uncontended acquisition and one
 //! append, without an allocation of its own. Threads wait for the lock only to open, close or lose a
 //! socket, when the queue is nearly full, and in lossless sessions to store or free unacknowledged
 //! messages.
@@ -97,7 +97,7 @@ pub(crate) struct OutQueue<W> {
     inner: Combiner<Inner<W>, Left<W>>,
     /// A copy of the state, to be read without the lock.
     state: AtomicU8,
-    /// Operations may be left for the lock's holder while the queue holds less than this.
+    /// Operations may be left for the lock's owner while the queue holds less than this.
     left_from: Bound,
     messages_max: usize,
     bytes_max: usize,
@@ -384,7 +384,7 @@ impl<W> OutQueue<W> {
 
     /// Whether no message waits now, but messages are expected within microseconds.
     pub(crate) fn is_about_to_fill(&self) -> bool {
-        // The lock's holder is most likely queuing a message.
+        // The lock's owner is most likely queuing a message.
         let Some(inner) = self.inner.try_lock() else { return false };
         let is_about_to = inner.waiting.is_empty() && inner.is_clear() && inner.more_to_come();
         self.unlock_and_go(inner);
@@ -407,7 +407,7 @@ impl<W> OutQueue<W> {
     }
 
     /// Messages that wait or are not acknowledged, plus the operations that were left for the lock's
-    /// holder.
+    /// owner.
     pub(crate) fn len(&self) -> usize {
         let inner = self.inner.lock();
         let len = inner.len() + self.inner.left();

@@ -474,7 +474,7 @@ fn nobody_waits_for_the_lock() {
     assert!(!queue.is_about_to_fill());
     queue.settle();
     assert_eq!(queue.state(), State::Open);
-    // The lock's holder performs all operations and learns what it must do: two messages wait, and more
+    // The lock's owner performs all operations and learns what it must do: two messages wait, and more
     // may come.
     assert!(matches!(queue.unlock(held, Action::Nothing), Action::WakeWriter));
     let baton = queue.take_handed().expect("it was left to the writer task");
