@@ -71,7 +71,7 @@ pub struct PeerInfo {
     pub features: u64,
 }
 
-/// A handle to a message sent with [`Connection::send_revocable`]; see [`Connection::revoke`].
+/// A handle to a message sent with `send_revocable`; see [`Connection::revoke`].
 pub struct Ticket(Arc<Slot>);
 
 /// One session with one peer; outlives its sockets if the policy is lossless.
