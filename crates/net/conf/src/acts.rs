@@ -1,7 +1,7 @@
-//! The options that act in this project, and what each does here.
+//! The options that have an effect in this project, and their effects.
 
-/// Options that act, by name, and what each does. All others of Ceph's are known, checked by their type, and
-/// without effect.
+/// The options that have an effect, by name, with a description. All other options of Ceph are known and
+/// checked by their type, but have no effect.
 const ACTS: &[(&str, &str)] = &[
     ("admin_socket", "opens a socket there at which the running program answers 'ceph --admin-daemon'"),
     ("auth_client_required", "says how the client may prove who it is: cephx, none or both"),
@@ -66,12 +66,12 @@ const ACTS: &[(&str, &str)] = &[
 
 const LEVEL: &str = "is how much of this part is logged, and how much is kept for a crash: N or N/M";
 
-/// What an option does here; `None` if it is without effect, or there is no such option.
+/// Returns the effect of an option; `None` if it has none, or if there is no such option.
 pub(super) fn of(name: &str) -> Option<&'static str> {
     ACTS.binary_search_by_key(&name, |(name, _)| name).ok().map(|at| ACTS[at].1)
 }
 
-/// The names of the options that act.
+/// The names of the options that have an effect.
 pub(super) fn names() -> impl Iterator<Item = &'static str> {
     ACTS.iter().map(|(name, _)| *name)
 }

@@ -1,50 +1,51 @@
-//! The options of the configuration among the words of a command line, as stock programs take them.
+//! Configuration options on a command line, parsed as in stock programs.
 
 use loligo_wire::{EntityName, EntityType};
 
 use crate::table::{self, Known, Rejected};
 use crate::{ConfError, Options};
 
-/// What a word asks for.
+/// The meaning of a word.
 #[derive(Debug)]
 enum Asks {
-    /// The next word, or what stands behind `=`, for this.
+    /// The option has a value: the next word, or the text behind `=`.
     Value(Setting),
-    /// An option is this. No word belongs to it.
+    /// The option is set to this boolean. It has no value.
     Switch(&'static str, bool),
-    /// What `-d` means: a log on standard error.
+    /// `-d`: log to standard error.
     Debug,
 }
 
-/// What a value is for.
+/// The target of a value.
 #[derive(Clone, Copy, Debug)]
 enum Setting {
     Conf,
     Cluster,
     Name,
     Id,
-    /// An option; whether the program ends where its value is missing, as stock programs do.
+    /// An option, and whether a missing value is an error, as in stock programs.
     Option(Known, bool),
-    /// An option's value where nothing else sets it.
+    /// The value of an option that is not set elsewhere.
     Default(Known),
 }
 
-/// What `-d` sets.
+/// The settings of `-d`.
 const DEBUG: [(&str, &str); 3] = [("log_file", ""), ("log_to_stderr", "true"), ("err_to_stderr", "true")];
 
-/// Whether the word after this one is its value.
+/// Whether the next word is the value of this one.
 pub fn takes_next_word(word: &str) -> bool {
     matches!(asks(word, None), Some(Asks::Value(_)))
 }
 
 impl Options {
-    /// Takes the options that stock programs take out of `args` and leaves the rest, in order.
+    /// Removes the options of stock programs from `args` and leaves the other words, in order.
     ///
-    /// `--` ends the options. A word for which `own` is true is the program's own option and is left. A value
-    /// that is not of its option's type, or is missing, leaves the option as it is: that is a warning.
+    /// `--` ends the options. A word for which `own` returns `true` is the program's own option and is
+    /// left. If a value is missing or does not have its option's type, the option is unchanged and a
+    /// warning is recorded.
     ///
     /// # Errors
-    /// A value is missing without which stock programs do not start, or the name is none.
+    /// A value is missing without which stock programs do not start, or the name is invalid.
     pub fn take(&mut self, args: &mut Vec<String>, own: impl Fn(&str) -> bool) -> Result<(), ConfError> {
         let mut rest = Vec::with_capacity(args.len());
         let mut words = std::mem::take(args).into_iter();
@@ -101,7 +102,7 @@ impl Options {
     }
 
     fn accepted(&mut self, option: Known, value: String) -> Option<String> {
-        // Here, unlike in a file, only these four words are true or false.
+        // Unlike in a file, only these four words are booleans here.
         let fits = !option.is_bool || ["true", "false", "1", "0"].contains(&value.as_str());
         let refused = || Rejected::new("true, false, 1 or 0 expected");
         match if fits { option.accept(&value) } else { Err(refused()) } {
@@ -117,7 +118,7 @@ impl Options {
     }
 }
 
-/// The warning of a value that was not taken.
+/// Returns the warning for a value that was not accepted.
 pub(super) fn not_set(option: Known, value: &str, why: &str) -> String {
     let name = option.name;
     let value = value.escape_debug();
@@ -126,7 +127,7 @@ pub(super) fn not_set(option: Known, value: &str, why: &str) -> String {
     )
 }
 
-/// What a word asks for; `None` for what stock programs do not know.
+/// Returns the meaning of a word; `None` if stock programs do not know it.
 fn asks(flag: &str, inline: Option<&str>) -> Option<Asks> {
     let option = |name: &str, needed| Some(Asks::Value(Setting::Option(table::known(name)?, needed)));
     match flag {
@@ -159,7 +160,7 @@ fn asks(flag: &str, inline: Option<&str>) -> Option<Asks> {
     }
     if let Some(known) = table::known(&name) {
         return Some(match inline {
-            // The word after it is never its value.
+            // The next word is never its value.
             None if known.is_bool => Asks::Switch(known.name, true),
             _ => Asks::Value(Setting::Option(known, false)),
         });
@@ -170,7 +171,7 @@ fn asks(flag: &str, inline: Option<&str>) -> Option<Asks> {
     Some(Asks::Value(Setting::Default(name.strip_prefix("default_").and_then(table::known)?)))
 }
 
-/// What is set if the monitors' configuration is not wanted. It is none of the table's options.
+/// The setting that disables the monitors' configuration. It is not an option of the table.
 pub(super) const NO_MON_CONFIG: &str = "no_mon_config";
 
 #[cfg(test)]
@@ -189,7 +190,7 @@ mod tests {
 
     #[test]
     fn options_of_the_table_are_taken_and_the_rest_is_left() {
-        // As rbd 16.2.15 takes them or calls them unrecognised.
+        // As in rbd 16.2.15, which accepts them or reports them as unrecognised.
         for (said, left, option, value) in [
             ("--rbd-cache put o", "put o", "rbd_cache", Some("true")),
             ("--rbd-cache=false x", "x", "rbd_cache", Some("false")),
@@ -227,7 +228,7 @@ mod tests {
 
     #[test]
     fn bad_values_are_passed_over_with_a_word() {
-        // As rbd 16.2.15, which says `parse error setting` and goes on.
+        // As in rbd 16.2.15, which reports `parse error setting` and continues.
         for (said, option) in [
             ("--rbd-cache=maybe", "rbd_cache"),
             ("--rbd-cache=yes", "rbd_cache"),

@@ -1,4 +1,4 @@
-//! What the configuration says of authentication: keys, methods, modes.
+//! The configuration of authentication: keys, methods, modes.
 
 use std::path::PathBuf;
 
@@ -12,39 +12,39 @@ use loligo_cephx::client::ClientConfig;
 use loligo_cephx::handshake::{AuthMethod, ConMode};
 use loligo_cephx::key::{CryptoKey, KeyError};
 
-/// Where clients look for their keys.
+/// The default places of clients' keyrings.
 const KEYRINGS: &str =
     "/etc/ceph/$cluster.$name.keyring,/etc/ceph/$cluster.keyring,/etc/ceph/keyring,/etc/ceph/keyring.bin";
 
-/// Why a client's credentials could not be put together.
+/// Why a client's credentials are not available.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
-    /// An option is wrong.
+    /// An option is invalid.
     #[error(transparent)]
     Conf(#[from] ConfError),
-    /// The keyring cannot be used.
+    /// The keyring is not usable.
     #[error(transparent)]
     Keyring(#[from] KeyringFileError),
-    /// The key file cannot be used.
+    /// The key file is not usable.
     #[error(transparent)]
     Keyfile(#[from] KeyfileError),
-    /// The option `key` holds no key.
+    /// The option `key` does not contain a key.
     #[error("option key: {0}")]
     Key(#[from] KeyError),
-    /// The keyring does not know the name.
+    /// The keyring does not contain the name.
     #[error("no key for {0} in the keyring")]
     NoKey(EntityName),
 }
 
 impl Conf {
-    /// The keyring files to look in, in order.
+    /// The keyring files to try, in order.
     pub fn keyring_paths(&self) -> Vec<PathBuf> {
         let text = self.text("keyring").unwrap_or_else(|| self.expand(KEYRINGS));
         value::list(&text).map(PathBuf::from).collect()
     }
 
-    /// The program's key: the option `key`, else the file `keyfile`, else the entry of the first keyring that
-    /// exists.
+    /// Returns the program's key: the option `key`, else the file `keyfile`, else the program's entry in
+    /// the first keyring that can be opened.
     pub fn key(&self) -> Result<CryptoKey, CredentialsError> {
         if let Some(text) = self.text("key").filter(|t| !t.is_empty()) {
             return Ok(text.parse()?);
@@ -56,7 +56,7 @@ impl Conf {
         ring.key(self.name()).cloned().ok_or_else(|| CredentialsError::NoKey(self.name().clone()))
     }
 
-    /// What a user should know of the keyring although it can be used, a line each.
+    /// Warnings for the user about a usable keyring, one per line.
     pub fn keyring_warnings(&self) -> Vec<String> {
         let elsewhere = |option: &str| self.text(option).is_some_and(|text| !text.is_empty());
         if elsewhere("key") || elsewhere("keyfile") {
@@ -70,7 +70,8 @@ impl Conf {
         leniencies(&text).into_iter().map(said).collect()
     }
 
-    /// A list of authentication methods, such as `auth_client_required`; unless it is set, Ceph's default.
+    /// Returns the list of authentication methods of an option such as `auth_client_required`, or of
+    /// `auth_supported` if that is set; `default` if neither is.
     pub fn auth_methods(&self, option: &str, default: &[AuthMethod]) -> Result<Vec<AuthMethod>, ConfError> {
         let option = if self.text("auth_supported").is_some() { "auth_supported" } else { option };
         self.named_list(option, default, "a list of cephx and none", |word| match word {
@@ -80,7 +81,7 @@ impl Conf {
         })
     }
 
-    /// A list of connection modes, such as `ms_client_mode`, best first.
+    /// Returns a list of connection modes, such as `ms_client_mode`, best first.
     pub fn con_modes(&self, option: &str, default: &[ConMode]) -> Result<Vec<ConMode>, ConfError> {
         self.named_list(option, default, "a list of crc and secure", |word| match word {
             "crc" => Some(ConMode::Crc),
@@ -107,10 +108,10 @@ impl Conf {
         })
     }
 
-    /// All that a client needs to authenticate. Where cephx is only one of the acceptable methods, it goes
-    /// without when there is no keyring, as Ceph's clients do. With a key, unlike them, it goes without only
-    /// if the configuration names `none`: otherwise anybody at a monitor's address could pass for the
-    /// cluster.
+    /// Returns the authentication settings of a client. If methods other than cephx are accepted and
+    /// there is no keyring, cephx is not used, as in Ceph's clients. Unlike those, a client with a key
+    /// uses `none` only if the configuration names it: otherwise any program at a monitor's address
+    /// could pass for the cluster.
     pub fn client_config(&self) -> Result<ClientConfig, CredentialsError> {
         let option = "auth_client_required";
         let mut methods = self.auth_methods(option, &[AuthMethod::CEPHX, AuthMethod::NONE])?;

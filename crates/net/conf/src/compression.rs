@@ -1,4 +1,4 @@
-//! What the configuration says of compression.
+//! The configuration of compression.
 
 use az::SaturatingAs as _;
 use loligo_msgr_proto::{Compression, Method};
@@ -6,8 +6,8 @@ use loligo_msgr_proto::{Compression, Method};
 use crate::{Conf, ConfError};
 
 impl Conf {
-    /// How connections are compressed: not at all, unless `ms_osd_compress_mode` is `force`, as in Ceph. Methods that
-    /// are not known are passed over.
+    /// Returns the compression of connections: none unless `ms_osd_compress_mode` is `force`, as in
+    /// Ceph. Unknown methods are ignored.
     pub fn compression(&self) -> Result<Option<Compression>, ConfError> {
         if self.text("ms_osd_compress_mode").is_none_or(|mode| mode != "force") {
             return Ok(None);

@@ -10,7 +10,7 @@ use loligo_cephx::key::{CryptoKey, KeyError};
 use loligo_cephx::keyring::{Keyring, KeyringError};
 use zeroize::Zeroizing;
 
-/// Reads a text file; an error says which line is none.
+/// Reads a text file; the error for invalid UTF-8 contains the line.
 pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     let bytes = fs::read(path)?;
     String::from_utf8(bytes).map_err(|wrong| {
@@ -20,7 +20,7 @@ pub(crate) fn read_text(path: &Path) -> io::Result<String> {
     })
 }
 
-/// Why a keyring's file could not be used.
+/// Why a keyring file is not usable.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyringFileError {
     /// The file could not be read or written.
@@ -28,13 +28,13 @@ pub enum KeyringFileError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What happened.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// None of the files exists.
     #[error("no keyring found at {}", Paths(.0))]
     NotFound(Vec<PathBuf>),
-    /// What it says is no keyring.
+    /// The file's text is not a keyring.
     #[error(transparent)]
     Text(#[from] KeyringError),
 }
@@ -50,10 +50,10 @@ impl fmt::Display for Paths<'_> {
     }
 }
 
-/// Reads a keyring. Names without a key are passed over, as by stock clients.
+/// Reads a keyring. Names without a key are skipped, as in stock clients.
 ///
 /// # Errors
-/// The file cannot be read, or what it says is no keyring.
+/// The file cannot be read, or its text is not a keyring.
 pub fn read_keyring(path: &Path) -> Result<Keyring, KeyringFileError> {
     let text = read_text(path)
         .map(Zeroizing::new)
@@ -61,11 +61,11 @@ pub fn read_keyring(path: &Path) -> Result<Keyring, KeyringFileError> {
     Ok(Keyring::parse_leniently(&text)?)
 }
 
-/// Reads the first of the keyrings that can be opened, as Ceph does with a list of them. If some exist and none
-/// can be opened, the error is that of the first.
+/// Reads the first keyring of a list that can be opened, as Ceph does. If some exist and none can be
+/// opened, returns the error of the first existing one.
 ///
 /// # Errors
-/// As [`read_keyring`]; [`KeyringFileError::NotFound`] if none exists.
+/// Those of [`read_keyring`]; [`KeyringFileError::NotFound`] if none exists.
 pub fn read_first_keyring(paths: &[PathBuf]) -> Result<Keyring, KeyringFileError> {
     let readable = paths.iter().find(|path| fs::File::open(path).is_ok());
     match readable.or_else(|| paths.iter().find(|path| path.exists())) {
@@ -74,7 +74,7 @@ pub fn read_first_keyring(paths: &[PathBuf]) -> Result<Keyring, KeyringFileError
     }
 }
 
-/// Writes a keyring's file whole or not at all, readable by its owner only.
+/// Writes a keyring file atomically, readable by its owner only.
 ///
 /// # Errors
 /// The file cannot be written.
@@ -83,14 +83,14 @@ pub fn write_keyring(ring: &Keyring, path: &Path) -> Result<(), KeyringFileError
         .map_err(|source| KeyringFileError::Io { path: path.to_owned(), source })
 }
 
-/// Writes a file of mode 0600 beside `path` and moves it there, so that no reader sees half of it and no
-/// other user any.
+/// Writes a file of mode 0600 beside `path` and renames it, so that readers never see a part of it and
+/// no other user can read it.
 fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     let mut temporary = path.as_os_str().to_owned();
     temporary.push(format!(".{}.tmp", process::id()));
     let temporary = PathBuf::from(temporary);
     let write = || {
-        // What a crash has left, or somebody has put there, is not written to.
+        // An existing file, left by a crash or created by another user, is not written to.
         match fs::remove_file(&temporary) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
             _ => {}
@@ -105,7 +105,7 @@ fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     })
 }
 
-/// A key alone in a file (`keyfile`), in base64.
+/// Reads a file that contains only a key in base64 (`keyfile`).
 pub fn read_keyfile(path: &Path) -> Result<CryptoKey, KeyfileError> {
     let text = read_text(path)
         .map(Zeroizing::new)
@@ -113,23 +113,23 @@ pub fn read_keyfile(path: &Path) -> Result<CryptoKey, KeyfileError> {
     text.parse().map_err(|source| KeyfileError::Key { path: path.to_owned(), source })
 }
 
-/// Why a key file could not be used.
+/// Why a key file is not usable.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyfileError {
-    /// It could not be read.
+    /// The file cannot be read.
     #[error("key file {path}: {source}", path = path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What happened.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// It holds no usable key.
+    /// The file does not contain a usable key.
     #[error("key file {path}: {source}", path = path.display())]
     Key {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         source: KeyError,
     },
 }
@@ -142,7 +142,7 @@ mod tests {
 
     const KEY: &str = "AQC8FR9n0wHrMBAAhtHtExCaPKqHBKZfkDXbWw==";
 
-    /// Writes a keyring into a scratch folder of its own and returns its path.
+    /// Writes a keyring into a temporary folder and returns its path.
     fn file(name: &str, text: &str) -> PathBuf {
         let folder = std::env::temp_dir().join(format!("loligo-keyring-{}", process::id()));
         fs::create_dir_all(&folder).unwrap();
@@ -151,7 +151,7 @@ mod tests {
         path
     }
 
-    /// `rados -k FILE` of 16.2.15 takes each of these files, and refuses one with a section `[what]`.
+    /// `rados -k FILE` of 16.2.15 accepts each of these files, and refuses one with a section `[what]`.
     #[test]
     fn files_that_stock_accepts_are_accepted() {
         let admin = EntityName::client("admin");
@@ -175,7 +175,7 @@ mod tests {
     #[test]
     fn the_first_file_that_opens_is_read() {
         let good = file("good", &format!("[client.admin]\n\tkey = {KEY}\n"));
-        // A socket exists and cannot be opened, not even by root, whom no mode keeps out.
+        // A socket exists but cannot be opened, not even by root, who is exempt from file modes.
         let closed = good.with_file_name("closed");
         let _ = fs::remove_file(&closed);
         let _listener = std::os::unix::net::UnixListener::bind(&closed).unwrap();

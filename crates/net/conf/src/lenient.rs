@@ -1,8 +1,8 @@
-//! What this project reads in a configuration or keyring and stock programs refuse, or pass over.
+//! Forms in a configuration or keyring that this project accepts and stock programs refuse or ignore.
 
 use loligo_cephx::ini::normalize;
 
-/// A thing that stock programs do not take, and the line (from 1) it was first seen in.
+/// A form that stock programs do not accept, and the line (from 1) of its first occurrence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Leniency {
     pub(crate) line: usize,
@@ -20,7 +20,7 @@ const HEADLESS: &str = "has settings before its first section: stock programs re
 const UNENDED: &str = "does not end with a line feed: stock programs refuse the file";
 const CONTINUED: &str = "ends in a line that is continued: stock programs refuse the file";
 
-/// All of them in a text, each kind once.
+/// Returns all such forms in a text, each kind once.
 pub(crate) fn leniencies(text: &str) -> Vec<Leniency> {
     let mut found: Vec<Leniency> = Vec::new();
     let mut note = |line, what| {
@@ -80,7 +80,7 @@ fn of_name(name: &str, mut note: impl FnMut(&'static str)) {
     if name.contains(['#', ';']) {
         note(MARKED_NAME);
     }
-    // What stock programs make of it: blanks become one underscore, and nothing else changes.
+    // Stock programs replace white space by one underscore and change nothing else.
     let stock = name.split_whitespace().collect::<Vec<_>>().join("_");
     if stock != normalize(name) {
         note(DASHES);
@@ -91,7 +91,7 @@ fn of_name(name: &str, mut note: impl FnMut(&'static str)) {
 mod tests {
     use super::*;
 
-    /// Texts with what we say of them, beside whether `ceph-conf --lookup mon_host` of 16.2.15 finds `A`.
+    /// Texts with the expected warning; `None`: `ceph-conf --lookup mon_host` of 16.2.15 finds `A`.
     const TEXTS: &[(&str, Option<&str>)] = &[
         ("[global]\nmon host = A\n", None),
         ("\u{feff}[global]\nmon host = A\n", Some(MARK)),

@@ -1,8 +1,9 @@
-//! What Ceph's programs are told: ceph.conf, keyrings, the environment, the options of the command line.
+//! The configuration of Ceph's programs: ceph.conf, keyrings, the environment, the options of the
+//! command line.
 //!
-//! A value is looked for on the command line, in the environment, in the file's sections `[client.name]`,
-//! `[client]` and `[global]`, and in what the monitors say, in this order. Names of options are the same with
-//! spaces, dashes or underscores.
+//! The value of an option is looked up on the command line, in the environment, in the file's sections
+//! `[client.name]`, `[client]` and `[global]`, and in the monitors' configuration database, in this
+//! order. In option names spaces, dashes and underscores are equivalent.
 //!
 //! ```
 //! use loligo_conf::{Conf, Environment};
@@ -14,12 +15,12 @@
 //! # Ok::<(), loligo_conf::ConfError>(())
 //! ```
 //!
-//! - [`Conf`] is what was configured; [`Options`] and [`Environment`] go into it.
-//! - [`table`] has every option that stock programs know, with its type and bounds.
-//! - [`read_keyring`] and its kin read and write files of keys.
+//! - [`Conf`] is the configuration; it is built from [`Options`] and [`Environment`].
+//! - [`table`] contains every option of stock programs, with its type and bounds.
+//! - [`read_keyring`] and related functions read and write key files.
 //!
-//! What this crate refuses to do: it opens no socket and resolves no name.
-// Numbers that users write: none is cut off or changes its sign unseen (crate `az`).
+//! This crate opens no socket and resolves no host name.
+// Integers in texts are never truncated, wrapped or reinterpreted implicitly (crate `az`).
 #![cfg_attr(
     not(test),
     warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
@@ -58,30 +59,30 @@ use arguments::{NO_MON_CONFIG, not_set};
 use loligo_cephx::ini::{self, Line, normalize};
 use options::file_candidates;
 
-/// No such file.
+/// The errno of a missing file.
 const ENOENT: i32 = 2;
 
-/// `$a` may stand for a text with `$b` in it; deeper nesting than this is a circle.
+/// `$a` may refer to a text that contains `$b`; deeper nesting than this is treated as a cycle.
 const EXPANSION_DEPTH_MAX: usize = 8;
 
-/// What was configured, for one program with one name.
+/// The configuration of one program with one name.
 #[derive(Clone, Debug)]
 pub struct Conf {
     name: EntityName,
     cluster: String,
     environment: Environment,
-    /// From the command line and the environment: above every file.
+    /// Settings of the command line and the environment: they take precedence over every file.
     settings: BTreeMap<String, String>,
     sections: BTreeMap<String, BTreeMap<String, String>>,
-    /// From the monitors' configuration database: below every file.
+    /// Settings of the monitors' configuration database: every file takes precedence over them.
     monitors: BTreeMap<String, String>,
-    /// Where nothing else sets an option: below the monitors.
+    /// Values for options that are not set elsewhere: the monitors take precedence over them.
     defaults: BTreeMap<String, String>,
     file: Option<PathBuf>,
     warnings: Vec<String>,
 }
 
-/// Why a configuration could not be used.
+/// Why a configuration is not usable.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfError {
     /// The file could not be read.
@@ -89,45 +90,45 @@ pub enum ConfError {
     Io {
         /// The file.
         path: PathBuf,
-        /// What happened.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A line is not of the file's form.
+    /// A line is invalid.
     #[error("configuration file {path}, line {line}: {source}", path = path.display())]
     Syntax {
-        /// The file; empty for a text that comes from none.
+        /// The file; empty for a text without a file.
         path: PathBuf,
         /// The line's number, from 1.
         line: usize,
-        /// What is wrong.
+        /// The reason.
         source: SyntaxError,
     },
-    /// A value does not fit its option.
+    /// A value does not have its option's type.
     #[error("option {option} = '{value}': {expected} expected")]
     Value {
         /// The option.
         option: String,
         /// Its value.
         value: String,
-        /// What it should be.
+        /// The expected type of value.
         expected: &'static str,
     },
     /// An option on the command line lacks its value.
     #[error("option {0} needs a value")]
     MissingValue(String),
-    /// A name that is none.
+    /// The text is not an entity's name.
     #[error(transparent)]
     Name(#[from] ParseEntityNameError),
-    /// Nothing says where the monitors are.
+    /// No monitor addresses are configured.
     #[error("no monitors configured: neither 'mon host' nor a [mon.X] section with 'mon addr'")]
     NoMonitors,
 }
 
 impl Conf {
-    /// Reads the configuration as a Ceph program that was started with `options` does.
+    /// Loads the configuration in the way of a Ceph program that was started with `options`.
     ///
-    /// Without a file that is named explicitly (option `-c`, `CEPH_CONF`), the first of the usual places is
-    /// taken that exists, or none. A file that only `CEPH_CONF` names may be missing: that is a
+    /// If no file is named explicitly (option `-c`, `CEPH_CONF`), the first existing one of the standard
+    /// places is read, or none. A file named only by `CEPH_CONF` may be missing: that is a
     /// [warning](Self::warnings).
     pub fn load(options: &Options, environment: Environment) -> Result<Self, ConfError> {
         let mut options = Options::from_environment(&environment)?.overlaid(options);
@@ -157,21 +158,21 @@ impl Conf {
         Ok(conf)
     }
 
-    /// Reads one file, and nothing else.
+    /// Reads a single file.
     pub fn read(path: &Path, name: EntityName, environment: Environment) -> Result<Self, ConfError> {
         let mut conf = Self::empty(name, environment);
         conf.add_file(path)?;
         Ok(conf)
     }
 
-    /// Reads a file's text.
+    /// Parses the text of a configuration file.
     pub fn parse(text: &str, name: EntityName, environment: Environment) -> Result<Self, ConfError> {
         let mut conf = Self::empty(name, environment);
         conf.add_text(text, Path::new(""))?;
         Ok(conf)
     }
 
-    /// A configuration without any setting.
+    /// Returns a configuration without settings.
     pub fn empty(name: EntityName, environment: Environment) -> Self {
         Self {
             name,
@@ -198,7 +199,7 @@ impl Conf {
         Ok(())
     }
 
-    /// What stands before the first section belongs to `[global]`.
+    /// Settings before the first section belong to `[global]`.
     fn add_text(&mut self, text: &str, path: &Path) -> Result<(), ConfError> {
         let mut section = "global".to_owned();
         for (line, content) in ini::lines(text) {
@@ -215,8 +216,8 @@ impl Conf {
         Ok(())
     }
 
-    /// Checks what the file sets for this program by the options' types. What does not fit is passed over
-    /// with a warning, as stock programs do.
+    /// Checks this program's settings in the file against the options' types. Invalid ones are skipped
+    /// with a warning, as in stock programs.
     fn check_sections(&mut self) {
         let own = [self.name.to_string(), self.name.kind.as_str().to_owned(), "global".to_owned()];
         let set: BTreeSet<String> =
@@ -226,7 +227,7 @@ impl Conf {
                 |name: &&String| self.sections.get(*name).is_some_and(|s| s.contains_key(option.name));
             let Some(section) = own.iter().find(in_section) else { continue };
             let written = &self.sections[section][option.name];
-            // Texts are expanded where they are read: what they name may change.
+            // Text values are expanded when they are read, because their variables may change.
             let value = if option.kind() == Some("str") { written.clone() } else { self.expand(written) };
             match option.accept(&value) {
                 Ok(accepted) => {
@@ -244,12 +245,13 @@ impl Conf {
         }
     }
 
-    /// Sets an option above everything that was read, as `--option value` does.
+    /// Sets an option; it takes precedence over everything that was read, like `--option value`.
     pub fn set(&mut self, option: &str, value: &str) {
         self.settings.insert(normalize(option), value.to_owned());
     }
 
-    /// The same with what `options` sets, above all else. The file and the name stay.
+    /// Adds the settings of `options`, which take precedence over all others. The file and the name are
+    /// unchanged.
     pub fn with(mut self, options: &Options) -> Self {
         self.settings.extend(options.settings.clone());
         self.defaults.extend(options.defaults.clone());
@@ -257,8 +259,8 @@ impl Conf {
         self
     }
 
-    /// The same with what the monitors' configuration database says (`ceph config set`), below files and
-    /// command line. Nothing of it if `--no-mon-config` was said.
+    /// Adds the settings of the monitors' configuration database (`ceph config set`); files and the
+    /// command line take precedence over them. Has no effect with `--no-mon-config`.
     pub fn with_monitors(mut self, settings: BTreeMap<String, String>) -> Self {
         if self.settings.get(NO_MON_CONFIG).is_some_and(|no| no == "true") {
             return self;
@@ -275,7 +277,7 @@ impl Conf {
         self
     }
 
-    /// What a user should know of the configuration although it can be used, a line each.
+    /// Warnings for the user about a usable configuration, one per line.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -285,17 +287,17 @@ impl Conf {
         &self.name
     }
 
-    /// The cluster's name, `ceph` if nothing else was said.
+    /// The cluster's name; `ceph` by default.
     pub fn cluster(&self) -> &str {
         &self.cluster
     }
 
-    /// The file that was read.
+    /// The file that was read, if any.
     pub fn file(&self) -> Option<&Path> {
         self.file.as_deref()
     }
 
-    /// An option's value, with its variables (`$cluster`, `$name`, `$host`, …) replaced.
+    /// Returns an option's value, with variables (`$cluster`, `$name`, `$host`, …) replaced.
     pub fn text(&self, option: &str) -> Option<String> {
         self.raw(&normalize(option)).map(|value| self.expand(value))
     }
@@ -312,7 +314,7 @@ impl Conf {
             .map(String::as_str)
     }
 
-    /// Replaces `$variable` and `${variable}` in a text; unknown ones stay.
+    /// Replaces `$variable` and `${variable}` in a text; unknown variables are left unchanged.
     pub fn expand(&self, text: &str) -> String {
         self.expand_to_depth(text, EXPANSION_DEPTH_MAX)
     }
@@ -348,32 +350,33 @@ impl Conf {
         })
     }
 
-    /// A truth value: `true`, `false`, or a number that is zero or not.
+    /// Returns a boolean: `true`, `false`, or a number (zero is false).
     pub fn bool(&self, option: &str, default: bool) -> Result<bool, ConfError> {
         self.typed(option, default, "true, false or a number", value::bool)
     }
 
-    /// A number; suffixes K, M, G, … mean powers of 1000, as for Ceph's counts.
+    /// Returns a number; suffixes K, M, G, … are powers of 1000, as in Ceph's counts.
     pub fn u64(&self, option: &str, default: u64) -> Result<u64, ConfError> {
         self.typed(option, default, "a number", value::count)
     }
 
-    /// A number of bytes; suffixes K, M, G, … mean powers of 1024.
+    /// Returns a number of bytes; suffixes K, M, G, … are powers of 1024.
     pub fn size(&self, option: &str, default: u64) -> Result<u64, ConfError> {
         self.typed(option, default, "a size such as 4096 or 64M", value::size)
     }
 
-    /// A number with a fraction.
+    /// Returns a floating-point number.
     pub fn f64(&self, option: &str, default: f64) -> Result<f64, ConfError> {
         self.typed(option, default, "a number", value::f64)
     }
 
-    /// A time span: seconds, with a fraction if need be, or with units as in `1h 30min`.
+    /// Returns a time span: seconds, possibly with a fraction, or numbers with units as in `1h 30min`.
     pub fn duration(&self, option: &str, default: Duration) -> Result<Duration, ConfError> {
         self.typed(option, default, "a time span such as 30 or 5m", value::duration)
     }
 
-    /// A list, separated by commas, semicolons, spaces or tabs; `None` if the option is not set.
+    /// Returns a list whose elements are separated by commas, semicolons, spaces or tabs; `None` if the
+    /// option is not set.
     pub fn list(&self, option: &str) -> Option<Vec<String>> {
         self.text(option).map(|text| value::list(&text).map(str::to_owned).collect())
     }
@@ -395,8 +398,7 @@ impl Conf {
         })
     }
 
-    /// Where the monitors are: for each its addresses, best first. Hosts may be names that are still to be
-    /// resolved.
+    /// Returns the addresses of each monitor, best first. Hosts may be names that are not resolved yet.
     pub fn mon_hosts(&self) -> Result<Vec<Vec<MonAddr>>, ConfError> {
         if let Some(text) = self.text("mon_host").filter(|t| !t.trim().is_empty()) {
             return mon_host::parse(&text).ok_or(ConfError::Value {
@@ -417,13 +419,13 @@ impl Conf {
         if hosts.is_empty() { Err(ConfError::NoMonitors) } else { Ok(hosts) }
     }
 
-    /// The DNS service name that lists the monitors where nothing else does (`mon_dns_srv_name`).
+    /// The DNS service name that lists the monitors if no other setting does (`mon_dns_srv_name`).
     pub fn mon_dns_srv_name(&self) -> String {
         self.text("mon_dns_srv_name").unwrap_or_else(|| "ceph-mon".to_owned())
     }
 }
 
-/// The variable that starts a text, and how many bytes it takes with its braces.
+/// The variable at the start of a text, and its length in bytes with braces.
 fn variable_name(text: &str) -> (&str, usize) {
     if let Some(braced) = text.strip_prefix('{') {
         return match braced.split_once('}') {
@@ -457,7 +459,7 @@ mod tests {
 
     #[test]
     fn the_monitors_settings_come_last() {
-        // As rbd 16.2.15 with `ceph config set client rbd_default_order 20`.
+        // The same as in rbd 16.2.15 with `ceph config set client rbd_default_order 20`.
         let said = |text: &str| [("rbd_default_order".to_owned(), text.to_owned())].into();
         assert_eq!(conf("").with_monitors(said("20")).text("rbd_default_order").as_deref(), Some("20"));
         let c = conf("[client]\nrbd default order = 21").with_monitors(said("20"));

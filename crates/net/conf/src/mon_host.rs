@@ -1,4 +1,4 @@
-//! `mon host` in all its forms.
+//! The forms of `mon host`.
 //!
 //! | text | monitors |
 //! |---|---|
@@ -14,10 +14,10 @@ use std::net::IpAddr;
 const PORT_V1: u16 = 6789;
 const PORT_V2: u16 = 3300;
 
-/// Which messenger listens at an address.
+/// The messenger protocol of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Messenger {
-    /// The old one.
+    /// The old messenger.
     V1,
     /// msgr2.
     V2,
@@ -26,7 +26,7 @@ pub enum Messenger {
 /// One address of a monitor, as it was configured.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MonAddr {
-    /// Which messenger listens there.
+    /// The messenger that listens at the address.
     pub messenger: Messenger,
     /// An IP address without brackets, or a name to resolve.
     pub host: String,
@@ -54,8 +54,8 @@ impl fmt::Display for MonAddr {
     }
 }
 
-/// The monitors in a text, each with its addresses, those of msgr2 first. `None` if the text is of no known
-/// form.
+/// Parses the monitors in a text, each with its addresses, those of msgr2 first. `None` if the text is
+/// invalid.
 pub(super) fn parse(text: &str) -> Option<Vec<Vec<MonAddr>>> {
     let mut monitors = Vec::new();
     let mut rest = text.trim_start_matches(is_separator);
@@ -91,7 +91,7 @@ fn parse_monitor(text: &str) -> Option<(Vec<MonAddr>, &str)> {
     }
 }
 
-/// `v1:` or `v2:`, and what follows.
+/// Splits off `v1:` or `v2:`.
 fn messenger_prefix(text: &str) -> Option<(Messenger, &str)> {
     text.strip_prefix("v2:")
         .map(|rest| (Messenger::V2, rest))
@@ -116,7 +116,7 @@ fn parse_address(text: &str, ends: impl Fn(char) -> bool) -> Option<(Vec<MonAddr
     Some((addresses, after))
 }
 
-/// `HOST`, `HOST:PORT`, `[V6]`, `[V6]:PORT` or a bare `V6`, each with an optional `/NONCE`.
+/// Parses `HOST`, `HOST:PORT`, `[V6]`, `[V6]:PORT` or a bare `V6`, each with an optional `/NONCE`.
 fn parse_host(text: &str, ends: impl Fn(char) -> bool) -> Option<(&str, Option<u16>, &str)> {
     let (host, tail, after) = match text.strip_prefix('[') {
         Some(bracketed) => {

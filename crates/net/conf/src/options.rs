@@ -1,4 +1,4 @@
-//! What a program is told when it starts: the options that all of Ceph's programs share, and the environment.
+//! The inputs of a program's start: the options common to all of Ceph's programs, and the environment.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use loligo_wire::EntityName;
 use crate::ConfError;
 use loligo_cephx::ini::normalize;
 
-/// What the environment says.
+/// The environment variables and properties of the process.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     /// `CEPH_CONF`.
@@ -22,7 +22,7 @@ pub struct Environment {
     pub home: Option<PathBuf>,
     /// This machine's short name.
     pub host: String,
-    /// This process.
+    /// The process id.
     pub pid: u32,
 }
 
@@ -40,12 +40,13 @@ impl Environment {
         }
     }
 
-    /// The words of `CEPH_ARGS`; only spaces part them, quotes are characters like others.
+    /// The words of `CEPH_ARGS`. Only white space separates them; quotes are ordinary characters.
     fn words(&self) -> Vec<String> {
         self.args.iter().flat_map(|args| args.split_whitespace()).map(str::to_owned).collect()
     }
 
-    /// The words of `CEPH_ARGS`, which say nothing more from now on: the program reads them among its own.
+    /// Removes `CEPH_ARGS` and returns its words, for a program that parses them together with its own
+    /// arguments.
     pub fn take_args(&mut self) -> Vec<String> {
         let words = self.words();
         self.args = None;
@@ -53,10 +54,10 @@ impl Environment {
     }
 }
 
-/// What the command line says.
+/// The options of the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// `-c`, `--conf`: files, the first that exists is read.
+    /// `-c`, `--conf`: a list of files, of which the first existing one is read.
     pub conf_file: Option<String>,
     /// `--cluster`.
     pub cluster: Option<String>,
@@ -64,11 +65,11 @@ pub struct Options {
     pub name: Option<EntityName>,
     /// `--no-config-file`.
     pub no_config_file: bool,
-    /// Values of options, which win over every file. Names are normalized.
+    /// Option values; they take precedence over every file. Names are normalized.
     pub settings: BTreeMap<String, String>,
-    /// `--default-OPTION VALUE`: values where nothing else sets the option.
+    /// `--default-OPTION VALUE`: values for options that are not set elsewhere.
     pub defaults: BTreeMap<String, String>,
-    /// What a user should know of what was said, a line each.
+    /// Warnings for the user about the options, one per line.
     pub warnings: Vec<String>,
 }
 
@@ -82,9 +83,10 @@ impl Options {
         self.settings.insert(option, value.to_owned());
     }
 
-    /// What the environment says but for `CEPH_CONF`, which may name no file. Words of `CEPH_ARGS` that are
-    /// no options of the configuration are left to the program ([`Environment::take_args`]); where none
-    /// asked, they mean nothing, as to stock's librados.
+    /// The options in the environment, except `CEPH_CONF`, whose file may be missing. Words of
+    /// `CEPH_ARGS` that are not configuration options are left to the program
+    /// ([`Environment::take_args`]); if the program does not take them, they are ignored, as in stock
+    /// librados.
     pub(super) fn from_environment(environment: &Environment) -> Result<Self, ConfError> {
         let mut options = Self::default();
         if let Some(keyring) = &environment.keyring {
@@ -94,7 +96,7 @@ impl Options {
         Ok(options)
     }
 
-    /// These options, with `over` winning where both say something.
+    /// Combines these options with `over`, which takes precedence.
     pub(super) fn overlaid(mut self, over: &Self) -> Self {
         self.conf_file = over.conf_file.clone().or(self.conf_file);
         self.cluster = over.cluster.clone().or(self.cluster);
@@ -106,7 +108,7 @@ impl Options {
         self
     }
 
-    /// The cluster's name: what was said, else what the configuration file is called, else `ceph`.
+    /// The cluster's name: the given one, else the name of the configuration file, else `ceph`.
     pub(super) fn cluster_name(&self) -> String {
         let of_file = || {
             let path = Path::new(self.conf_file.as_deref()?);
@@ -116,7 +118,7 @@ impl Options {
     }
 }
 
-/// The files to look for a configuration in, in order.
+/// The candidates for the configuration file, in order.
 pub(super) fn file_candidates(
     explicit: Option<&str>,
     cluster: &str,
@@ -168,7 +170,7 @@ mod tests {
         assert!(error.to_string().contains("/no/such/west.conf"), "{error}");
         let args = Environment { args: Some("-c /no/such/west.conf".into()), ..environment.clone() };
         assert!(matches!(Conf::load(&Options::default(), args), Err(ConfError::Io { .. })));
-        // As rados and rbd 16.2.15, where only the environment names it.
+        // As in rados and rbd 16.2.15 if only the environment names the file.
         let conf = Some("/no/such/west.conf".into());
         let conf = Conf::load(&Options::default(), Environment { conf, ..environment }).unwrap();
         assert_eq!((conf.file(), conf.cluster()), (None, "west"));

@@ -1,5 +1,5 @@
-//! Values as Ceph reads them (`src/common/options.cc`, `strtol.cc`). Each function returns `None` for what is
-//! no value.
+//! Values, parsed as in Ceph (`src/common/options.cc`, `strtol.cc`). Each function returns `None` for an
+//! invalid value.
 
 use std::time::Duration;
 
@@ -28,8 +28,8 @@ fn scaled(number: &str, suffix: &str, base: u64) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(base.checked_pow(unit_power(suffix)?)?)
 }
 
-/// The power of 1,000 or of 1,024 that a unit's letter stands for, from none or `B` to `E`; `None` for
-/// another one (`strict_si_cast` and `strict_iec_cast` in Ceph's `src/common/strtol.cc`).
+/// The power of 1,000 or 1,024 of a unit's letter: none or `B`, up to `E`; `None` for other letters
+/// (`strict_si_cast` and `strict_iec_cast` in Ceph's `src/common/strtol.cc`).
 pub fn unit_power(letter: &str) -> Option<u32> {
     Some(match letter {
         "" | "B" => 0,
@@ -47,7 +47,7 @@ pub(super) fn f64(text: &str) -> Option<f64> {
     text.parse().ok().filter(|n: &f64| n.is_finite())
 }
 
-/// Seconds, or numbers each with its unit.
+/// Parses seconds, or numbers with units.
 pub(super) fn duration(text: &str) -> Option<Duration> {
     if let Some(seconds) = f64(text) {
         return Duration::try_from_secs_f64(seconds).ok();

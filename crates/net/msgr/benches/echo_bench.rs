@@ -1,12 +1,12 @@
-//! Requests of 4 KiB, replies of 150 bytes, over one connection on loopback: how many a second, at how much
-//! processor time?
+//! Requests of 4 KiB and replies of 150 bytes over one connection on loopback: measures their rate and
+//! the processor time of each.
 //!
 //! ```text
 //! cargo bench -p loligo-msgr --features testing --bench echo_bench [-- SECONDS [WORKERS [DEPTH [WORK_NS]]]]
 //! ```
 //!
-//! Client and server are two messengers, each on a runtime of its own with two worker threads, in one
-//! process. A request is a task that sends and waits for the reply with its number, as in a client of a
+//! Client and server are two messengers in one process, each on its own runtime with two worker threads.
+//! A request is a task that sends a message and waits for the reply with its tid, as in a client of a
 //! storage cluster.
 
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ impl Dispatcher for Echo {
     }
 }
 
-/// Completes requests.
+/// Completes requests when their replies arrive.
 struct Client {
     pending: Mutex<HashMap<u64, oneshot::Sender<()>>>,
     batches: AtomicU64,
@@ -61,7 +61,7 @@ impl Dispatcher for Client {
     }
 }
 
-/// Stands for what a real client or server does with a request.
+/// Simulates the work of a real client or server on a request.
 fn work() {
     let began = Instant::now();
     while (began.elapsed().as_nanos() as u64) < WORK_NS.load(Ordering::Relaxed) {

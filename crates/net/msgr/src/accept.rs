@@ -1,4 +1,4 @@
-//! The accepting side: sockets whose peers have not yet opened a session.
+//! The accepting side: sockets whose peers have not opened a session yet.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,16 +18,16 @@ use crate::driver::Driver;
 use crate::socket::{Listener, Socket};
 use crate::{AcceptAuth, Connection, Error, Level, PeerInfo, Policy};
 
-/// What the kernel keeps of what a server has written to a client on the same host. There is no distance to
-/// bridge, and what lies in a larger buffer (4 MiB by default) has left the processor's cache before the
-/// client reads it: reads of cold 4 MiB objects went from 928–991 to 1,068–1,361 a second.
+/// Send buffer of a server's socket to a client on the same host. There is no distance to bridge, and
+/// data in a larger buffer (4 MiB by default) has left the processor's cache before the client reads it:
+/// reads of cold 4 MiB objects went from 928–991 to 1,068–1,361 per second.
 const LOOPBACK_SEND_BUFFER: usize = 512 << 10;
 
-/// A pause where there is no descriptor and nothing that could be ended to get one.
+/// The pause if there is no free descriptor and no handshake that could be ended to get one.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(10);
 
-/// Accepts sockets until the messenger stops. Never waits for a handshake to end: where there are too many,
-/// an older one ends ([`Lobby`](crate::admission::Lobby)).
+/// Accepts sockets until the messenger stops. Never waits for a handshake to end: if there are too many,
+/// an older one is ended ([`Lobby`](crate::admission::Lobby)).
 pub(crate) async fn listen(ctx: Arc<Context>, listener: Listener, auth: Arc<dyn AcceptAuth>) {
     let admission = Arc::clone(&ctx.config.admission);
     loop {
@@ -39,7 +39,7 @@ pub(crate) async fn listen(ctx: Arc<Context>, listener: Listener, auth: Arc<dyn 
         match accepted {
             Ok((stream, from)) => {
                 let seat = admission.lobby.enter(from.ip());
-                // An error says that the peer has gone already.
+                // An error means that the peer has disconnected already.
                 if tune(&stream, from).is_err() {
                     continue;
                 }
@@ -59,11 +59,12 @@ pub(crate) async fn listen(ctx: Arc<Context>, listener: Listener, auth: Arc<dyn 
 
 fn tune(stream: &Socket, from: SocketAddr) -> io::Result<()> {
     stream.tune(from.ip().is_loopback().then_some(LOOPBACK_SEND_BUFFER))?;
-    // Peers that connect to us send keepalives, or do not; that they are still there, TCP finds out.
+    // Connecting peers may or may not send keepalives; TCP detects those that have vanished.
     stream.set_keepalive(&tcp_keepalive())
 }
 
-/// There is no descriptor for a peer: an older handshake ends, or else the peer is refused.
+/// Called when there is no free descriptor for a peer: ends an older handshake, or else refuses the
+/// peer.
 async fn make_room(ctx: &Context, listener: &Listener, why: &io::Error) {
     ctx.log(Level::Error, format_args!("cannot accept: {why}"));
     let admission = &ctx.config.admission;
@@ -78,13 +79,13 @@ async fn make_room(ctx: &Context, listener: &Listener, why: &io::Error) {
     tokio::time::sleep(SHORTAGE_PAUSE).await;
 }
 
-/// A peer that has vanished without a word is noticed after two minutes.
+/// TCP keepalive times: a vanished peer is detected after two minutes.
 fn tcp_keepalive() -> TcpKeepalive {
     let (idle, interval) = (Duration::from_secs(60), Duration::from_secs(20));
     TcpKeepalive::new().with_time(idle).with_interval(interval).with_retries(3)
 }
 
-/// One accepted socket and what is known of its peer.
+/// An accepted socket and what is known about its peer.
 struct Door {
     ctx: Arc<Context>,
     from: SocketAddr,
@@ -92,21 +93,20 @@ struct Door {
     identity: Option<Identity>,
 }
 
-/// What became of a request.
+/// The outcome of a session request.
 enum Answer {
     /// A new connection, which the caller must drive.
     New(Arc<Connection>, Box<Incoming>),
-    /// A known connection has taken the socket.
+    /// A known connection has taken the socket over.
     Taken,
     /// The peer was told to try something else.
     Told(Box<Dialog>),
-    /// The socket is closed.
+    /// The socket was closed.
     Dropped,
 }
 
 impl Door {
-    /// Lets the peer authenticate itself and find its session; then drives the connection, if it is a new
-    /// one.
+    /// Authenticates the peer and finds its session; then drives the connection, if it is a new one.
     async fn admit(mut self, stream: Socket, auth: &dyn AcceptAuth, seat: Seat) {
         let limit = self.ctx.config.limits.handshake_timeout;
         let peer_addr = EntityAddr::msgr2(self.from);
@@ -189,7 +189,7 @@ impl Door {
             from: Some(self.from),
             features: self.ctx.config.features & ident.supported_features,
         };
-        // The server's word counts: a client learns from our ident whether the session is lossy.
+        // The server decides: a client learns from the server's ident whether the session is lossy.
         let policy = policy.clone();
         self.settle(
             Incoming { dialog, request: Request::Ident(ident), peer, fresh: false, former: None },
@@ -213,7 +213,7 @@ impl Door {
         )
     }
 
-    /// Finds out which connection the socket is for, and gives it to it.
+    /// Determines which connection the socket is for, and hands it over.
     fn settle(&self, incoming: Incoming, policy: Policy) -> Result<Answer, Error> {
         if policy.anonymous && matches!(incoming.request, Request::Ident(_)) {
             let new = self.new_connection(&incoming, policy, None)?;
@@ -226,8 +226,8 @@ impl Door {
         let mut incoming = Some(Box::new(incoming));
         let (verdict, known, new, displaced) = self.ctx.at_addr(addr, |known| {
             let known = known.filter(|known| !known.is_closed());
-            // The address of another's session, as the peer claims or as two hosts behind translators have
-            // it: both are served.
+            // The known session at this address may belong to another peer: the address may be forged,
+            // or shared by two hosts behind address translation. Both peers are served.
             let apart = policy.lossy && known.is_some_and(|known| !self.is_peer_of(known));
             let known = known.filter(|_| !apart);
             let (verdict, displaced) = match known {
@@ -251,7 +251,7 @@ impl Door {
         if let Some(known) = known {
             match verdict {
                 Verdict::Replace | Verdict::Adopt { .. } => known.shut_down(Error::Replaced),
-                // Whoever is at the other end of the socket that wins may be gone: find out.
+                // The peer of the winning connection may be gone: a keepalive finds out.
                 Verdict::Wait => known.ask_alive(),
                 _ => {}
             }
@@ -267,8 +267,8 @@ impl Door {
         }
     }
 
-    /// Judges what the peer asks of a known connection, and if it is to have the socket, leaves it there.
-    /// Returns the one that lay there before.
+    /// Decides about a request for a known connection. On `Adopt`, stores the socket there, and returns
+    /// the one that was stored before.
     fn judge(
         &self,
         known: &Connection,
@@ -297,7 +297,8 @@ impl Door {
                 new.peer = PeerInfo { from: new.peer.from, ..session.peer };
             }
         }
-        // If an earlier one was to make a fresh session and was not yet looked at, so must this one.
+        // If an earlier socket that was to reset the session has not been processed yet, this one must
+        // reset it.
         new.fresh = fresh || session.incoming.as_ref().is_some_and(|earlier| earlier.fresh);
         let displaced = session.incoming.replace(new);
         (verdict, displaced)
@@ -311,13 +312,13 @@ impl Door {
         }
     }
 
-    /// The peer's number among its kind: a client's is what its ticket says, whatever the client says.
+    /// The peer's number: for a client the global id of its ticket, regardless of what it claims.
     fn number(&self, claimed: i64) -> i64 {
         let client = self.identity.as_ref().filter(|identity| identity.name.kind == EntityType::CLIENT);
         client.map_or(claimed, |identity| identity.global_id.0.cast_signed())
     }
 
-    /// A connection for a new session, which takes the place of `former` among those that are counted.
+    /// Creates the connection of a new session, which takes over the session slot of `former`.
     fn new_connection(
         &self,
         incoming: &Incoming,
@@ -344,7 +345,8 @@ impl Door {
         self.ctx.addrs.read().msgr2().copied().unwrap_or_default()
     }
 
-    /// Where the peer says it is; a host that it does not know is the one it comes from.
+    /// The address that the peer claims; if it does not know its host address, the host it connects
+    /// from.
     fn peer_addr(&self, addrs: &EntityAddrVec) -> EntityAddr {
         let addr = addrs.msgr2().or(addrs.0.first()).copied().unwrap_or_default();
         let sock = match addr.sock {
@@ -356,7 +358,7 @@ impl Door {
     }
 }
 
-/// Tells the peer that it cannot have what it asked for.
+/// Tells the peer why its request was not granted.
 fn tell(verdict: Verdict, mut dialog: Dialog) -> Result<Answer, Error> {
     match verdict {
         Verdict::Wait => dialog.handshake.wait()?,

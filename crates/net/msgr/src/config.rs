@@ -11,46 +11,47 @@ use crate::admission::Admission;
 use crate::log::{Log, process_log};
 use crate::{ConnectAuth, Network, Throttle};
 
-/// Says where to dial instead of a peer's address.
+/// Maps a peer's address to the address to dial instead.
 pub type Reroute = Arc<dyn Fn(EntityType, SocketAddr) -> SocketAddr + Send + Sync>;
 
-/// What a [`Messenger`](crate::Messenger) is made from.
+/// The configuration of a [`Messenger`](crate::Messenger).
 #[derive(Clone)]
 pub struct Config {
-    /// What kind of program we are.
+    /// This program's entity type.
     pub kind: EntityType,
-    /// Our number among our kind: a daemon's id; a client's global id, once it has one
+    /// This entity's number: a daemon's id; a client's global id once it has one
     /// ([`Messenger::set_num`](crate::Messenger::set_num)), and −1 before.
     pub num: i64,
-    /// Tells this messenger apart from others at the same address, now or earlier; part of our addresses. The
-    /// default is random. A monitor's is 0.
+    /// Distinguishes this messenger from others at the same address, now or earlier; part of its
+    /// addresses. The default is random. A monitor's is 0.
     pub nonce: u32,
-    /// Feature bits that we offer.
+    /// Feature bits that this side offers.
     pub features: u64,
-    /// How accepted connections behave, by the peer's kind.
+    /// The policies of accepted connections, by the peer's entity type.
     pub policies: Policies,
-    /// How we authenticate ourselves when we connect to a peer that had connected to us, to resume its
-    /// session. Without it we wait for the peer. Only for policies that are neither lossy nor a server's.
+    /// Authenticates this side when it connects back to a peer that had connected to it, to resume the
+    /// session. If `None`, this side waits for the peer. Used only with policies that are neither lossy
+    /// nor a server's.
     pub connect_back: Option<Arc<dyn ConnectAuth>>,
-    /// What is compressed on connections with OSDs, if the other side wants that too. Whoever says so takes
-    /// one exchange more to open a session with a peer that knows of compression, so by default nobody does.
+    /// Compression to negotiate on connections with OSDs; used if the peer wants it too. The negotiation
+    /// costs one more exchange when a session is opened with a peer that supports compression, so the
+    /// default is `None`.
     pub compression: Option<Compression>,
     /// Bounds and times.
     pub limits: Limits,
-    /// What is taken in from peers that connect to us; shared by messengers that are to have one bound
-    /// together.
+    /// Admission limits for peers that connect; messengers that share one share its bounds.
     pub admission: Arc<Admission>,
-    /// Where log lines go. The default is [`process_log`].
+    /// The sink of log lines. The default is [`process_log`].
     pub log: Log,
-    /// Where to dial instead of a peer's address: tests put something in between. The peer itself is told its
-    /// own.
+    /// Redirects connections: tests put a proxy in between. The peer is still addressed by its own
+    /// address in the handshake.
     pub reroute: Option<Reroute>,
-    /// Where sockets and random numbers come from: tests simulate them.
+    /// The source of sockets and random numbers; tests simulate them.
     pub network: Network,
 }
 
 impl Config {
-    /// The defaults for a program of a kind.
+    /// The defaults for an entity type.
     pub fn new(kind: EntityType) -> Self {
         let network = Network::default();
         Self {
@@ -70,30 +71,30 @@ impl Config {
     }
 }
 
-/// The bounds and times of a messenger's connections.
+/// Size and time limits of a messenger's connections.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Messages that may wait in one connection's out-queue; beyond it `send` says
+    /// Messages that may wait in one connection's out-queue; beyond it `send` returns
     /// [`SendError::Full`](crate::SendError::Full).
     pub queue_messages_max: usize,
-    /// Bytes that may wait there. One message may exceed it if the queue is empty.
+    /// Bytes that may wait in the out-queue. One message may exceed it if the queue is empty.
     ///
-    /// A lossy connection that a peer has opened reads no further while an eighth of either bound waits for
-    /// that peer, and ends at the bound: answers are never left out.
+    /// An accepted lossy connection stops reading while an eighth of either bound waits for the peer,
+    /// and is closed at the bound rather than lose a single reply.
     pub queue_bytes_max: usize,
-    /// How long a peer that has opened a lossy connection may take nothing while more is not read from it
-    /// because of what waits for it.
+    /// How long a peer may read nothing while its accepted lossy connection has stopped reading because
+    /// of its out-queue. Then the connection is closed.
     pub unread_timeout: Duration,
-    /// Longest handshake, either side. (Ceph: `ms_connection_ready_timeout`.)
+    /// The longest duration of a handshake, on either side. (Ceph: `ms_connection_ready_timeout`.)
     pub handshake_timeout: Duration,
-    /// First pause before connecting again. (Ceph: `ms_initial_backoff`.)
+    /// The first pause before reconnecting. (Ceph: `ms_initial_backoff`.)
     pub backoff_min: Duration,
-    /// Longest pause before connecting again; each pause is twice the one before, less a random part. (Ceph:
-    /// `ms_max_backoff`.)
+    /// The longest pause before reconnecting; each pause is twice the previous one, less a random part.
+    /// (Ceph: `ms_max_backoff`.)
     pub backoff_max: Duration,
-    /// How often a connection that we opened sends a keepalive; zero: never.
+    /// The interval at which a connection that this side opened sends keepalives; zero: never.
     pub keepalive_interval: Duration,
-    /// How long a peer may leave keepalives unanswered before the connection counts as lost.
+    /// How long a peer may leave keepalives unanswered before its connection counts as lost.
     pub keepalive_timeout: Duration,
 }
 
@@ -112,50 +113,50 @@ impl Default for Limits {
     }
 }
 
-/// What happens to a connection when its socket is lost, and how much it may read ahead.
+/// Determines what happens to a connection when its socket is lost, and how much it may read ahead.
 ///
-/// The kinds are those of `src/msg/Policy.h`.
+/// The variants are those of `src/msg/Policy.h`.
 #[derive(Clone, Debug)]
 pub struct Policy {
-    /// The connection ends with its socket, and messages on the way are lost.
+    /// The connection is closed when its socket is lost; messages in flight are lost.
     pub lossy: bool,
-    /// We accept; we never connect by ourselves.
+    /// This side accepts and never connects by itself.
     pub server: bool,
-    /// When the socket is lost and nothing waits to be sent, wait instead of connecting again.
+    /// If the socket is lost while no message waits, wait in standby instead of reconnecting.
     pub standby: bool,
-    /// Find out whether the peer has forgotten the session.
+    /// Detect that the peer has forgotten the session.
     pub resetcheck: bool,
-    /// A peer may have several sessions at a time: a new one does not take the place of the one before.
+    /// A peer may have several sessions at a time: a new one does not replace the previous one.
     pub anonymous: bool,
     /// Feature bits that a peer must have.
     pub features_required: u64,
-    /// Bounds what is read and not yet worked off, over all connections that share it.
+    /// Bounds the messages that were read and not yet processed, over all connections that share it.
     pub throttle: Option<Arc<Throttle>>,
 }
 
 impl Policy {
-    /// A client of a server that keeps no state: what clients use towards monitors and OSDs.
+    /// The client of a server that keeps no state: clients use it towards monitors and OSDs.
     pub fn lossy_client() -> Self {
         Self::of(true, false, false, false)
     }
 
-    /// A client whose server keeps its session: towards metadata servers.
+    /// The client of a server that keeps its session: used towards metadata servers.
     pub fn lossless_client() -> Self {
         Self::of(false, false, false, true)
     }
 
-    /// Daemons among each other.
+    /// Between daemons.
     pub fn lossless_peer() -> Self {
         Self::of(false, false, true, false)
     }
 
-    /// A server that keeps no state: what OSDs use towards clients.
+    /// A server that keeps no state: OSDs use it towards clients.
     pub fn stateless_server() -> Self {
         Self::of(true, true, false, false)
     }
 
-    /// The same, and a peer may have several sessions: what monitors use towards clients, which ask a named
-    /// monitor on a connection of its own.
+    /// A stateless server that allows a peer several sessions: monitors use it towards clients, which
+    /// open a separate connection to query a named monitor.
     pub fn anonymous_server() -> Self {
         Self { anonymous: true, ..Self::stateless_server() }
     }
@@ -165,7 +166,7 @@ impl Policy {
         Self::of(false, true, true, true)
     }
 
-    /// The same policy, reading no further while `throttle` is full.
+    /// Returns this policy with `throttle`: connections stop reading while it is full.
     pub fn with_throttle(self, throttle: Arc<Throttle>) -> Self {
         Self { throttle: Some(throttle), ..self }
     }
@@ -183,19 +184,19 @@ pub struct Policies {
 }
 
 impl Policies {
-    /// The same for every kind of peer.
+    /// Uses `default` for every type of peer.
     pub fn new(default: Policy) -> Self {
         Self { default, by_kind: Vec::new() }
     }
 
-    /// Another one for peers of a kind.
+    /// Sets the policy for one type of peer.
     pub fn with(mut self, kind: EntityType, policy: Policy) -> Self {
         self.by_kind.retain(|(k, _)| *k != kind);
         self.by_kind.push((kind, policy));
         self
     }
 
-    /// The one for peers of a kind.
+    /// Returns the policy for a type of peer.
     pub fn of(&self, kind: EntityType) -> &Policy {
         self.by_kind.iter().find(|(k, _)| *k == kind).map_or(&self.default, |(_, p)| p)
     }

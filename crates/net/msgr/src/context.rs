@@ -1,4 +1,4 @@
-//! What the tasks of one messenger share.
+//! The state that the tasks of one messenger share.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
@@ -22,10 +22,10 @@ pub(crate) struct Context {
     pub(crate) config: Config,
     pub(crate) dispatcher: Arc<dyn Dispatcher>,
     pub(crate) addrs: RwLock<EntityAddrVec>,
-    /// Our number among our kind.
+    /// This entity's number: a daemon's id or a client's global id.
     pub(crate) num: AtomicI64,
-    /// Counts attempts to connect: a peer that sees two of our connections believes the one with the higher
-    /// number.
+    /// Counts attempts to connect: of two connections from this messenger, a peer prefers the one with
+    /// the higher number.
     global_seq: AtomicU64,
     table: Mutex<Table>,
     runtime: Handle,
@@ -33,22 +33,23 @@ pub(crate) struct Context {
     tasks: AtomicUsize,
     /// Notified when the last task ends.
     ended: Notify,
-    /// Whether the messenger has been told to stop.
+    /// Set to `true` when the messenger stops.
     stop: watch::Sender<bool>,
 }
 
 /// The connections that have not ended.
 #[derive(Default)]
 struct Table {
-    /// In the order in which they were made.
+    /// In creation order.
     by_id: BTreeMap<u64, Arc<Connection>>,
-    /// Those that a peer that connects may mean: accepted ones, and lossless ones that we opened.
+    /// The connections that a connecting peer may refer to: accepted ones, and lossless ones that this
+    /// side opened.
     by_addr: HashMap<EntityAddr, Arc<Connection>>,
     stopped: bool,
 }
 
 impl Context {
-    /// Takes the runtime that the caller runs on.
+    /// Uses the runtime that the caller runs on.
     pub(crate) fn new(config: Config, dispatcher: Arc<dyn Dispatcher>) -> Arc<Self> {
         Arc::new(Self {
             num: AtomicI64::new(config.num),
@@ -64,7 +65,7 @@ impl Context {
         })
     }
 
-    /// The number for the next attempt to connect; higher than `above`.
+    /// Returns the number for the next attempt to connect; it is higher than `above`.
     pub(crate) fn next_global_seq(&self, above: u64) -> u64 {
         self.global_seq.fetch_max(above, Ordering::Relaxed);
         self.global_seq.fetch_add(1, Ordering::Relaxed) + 1
@@ -74,7 +75,7 @@ impl Context {
         (self.config.log)(level, line);
     }
 
-    /// Runs a task that [`Context::stopped`] waits for.
+    /// Spawns a task that [`Context::stopped`] waits for.
     pub(crate) fn spawn(self: &Arc<Self>, task: impl Future<Output = ()> + Send + 'static) {
         self.tasks.fetch_add(1, Ordering::Relaxed);
         let running = Running(Arc::clone(self));
@@ -84,7 +85,7 @@ impl Context {
         });
     }
 
-    /// Adds a connection. `false` if the messenger has stopped.
+    /// Adds a connection. Returns `false` if the messenger has stopped.
     pub(crate) fn add(&self, conn: &Arc<Connection>) -> bool {
         let mut table = self.table.lock();
         if !table.stopped {
@@ -93,8 +94,9 @@ impl Context {
         !table.stopped
     }
 
-    /// Lets `choose` decide what to do about the connection that is known at an address, if there is one; a
-    /// connection that it returns takes the place. Nobody else decides about an address meanwhile.
+    /// Calls `choose` with the connection that is known at an address, if there is one. A connection
+    /// that `choose` returns replaces it. The table stays locked meanwhile, so decisions about an
+    /// address are serialized.
     pub(crate) fn at_addr<R>(
         &self,
         addr: EntityAddr,
@@ -108,7 +110,7 @@ impl Context {
             new.close();
             return r;
         }
-        // The former one lives on in `by_id`, so that nothing is freed here.
+        // The previous connection stays in `by_id`, so that nothing is freed under the lock.
         table.by_id.insert(new.id(), Arc::clone(&new));
         table.by_addr.insert(addr, new);
         r
@@ -131,7 +133,7 @@ impl Context {
         self.table.lock().by_id.values().cloned().collect()
     }
 
-    /// Ends everything: no new connections, the listeners stop, all connections are marked down.
+    /// Stops the messenger: refuses new connections, ends the listeners and marks all connections down.
     pub(crate) fn stop(&self) {
         self.table.lock().stopped = true;
         self.stop.send_replace(true);
@@ -142,7 +144,7 @@ impl Context {
 
     /// Waits until the messenger is told to stop.
     pub(crate) async fn stopping(&self) {
-        // An error would mean that the sender is gone, which is in `self`.
+        // `wait_for` fails only if the sender is dropped; `self` owns it.
         let _ = self.stop.subscribe().wait_for(|stop| *stop).await;
     }
 
@@ -159,7 +161,7 @@ impl Context {
         }
     }
 
-    /// How often connections are looked after.
+    /// The interval at which connections are checked.
     pub(crate) fn tick(&self) -> Duration {
         let limits = &self.config.limits;
         let longest = Duration::from_secs(1);
@@ -171,7 +173,7 @@ impl Context {
     }
 }
 
-/// Counts a task as long as it is there, also if it panics.
+/// Counts a task until it ends, also by a panic.
 struct Running(Arc<Context>);
 
 impl Drop for Running {

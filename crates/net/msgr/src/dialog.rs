@@ -1,4 +1,4 @@
-//! A socket and the handshake that takes place on it.
+//! A socket and the handshake on it.
 
 use std::io;
 
@@ -18,8 +18,8 @@ impl Dialog {
         Self { stream, handshake }
     }
 
-    /// Writes what is to be written and reads until something has happened. Commands that the event wants are
-    /// to be given before the next call.
+    /// Transmits pending bytes and reads until the handshake yields an event. The caller issues the
+    /// commands that the event calls for before the next call.
     pub(crate) async fn next(&mut self) -> Result<Event, Error> {
         loop {
             self.transmit().await?;
@@ -30,14 +30,14 @@ impl Dialog {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
             }
             if let Err(e) = self.handshake.receive() {
-                // The peer should learn why, if there is something to tell it.
+                // Transmit what the handshake may have for the peer, such as the reason.
                 let _ = self.transmit().await;
                 return Err(e.into());
             }
         }
     }
 
-    /// Writes what is to be written.
+    /// Writes the handshake's pending bytes.
     pub(crate) async fn transmit(&mut self) -> io::Result<()> {
         while let Some(bytes) = self.handshake.poll_transmit() {
             let bytes: Bytes = bytes;
@@ -46,7 +46,7 @@ impl Dialog {
         Ok(())
     }
 
-    /// The open session: after [`Event::Established`].
+    /// Returns the socket and the established session. Call only after [`Event::Established`].
     pub(crate) fn finish(self) -> (Socket, Established) {
         let established = self.handshake.into_established();
         (self.stream, established.expect("called after Event::Established"))

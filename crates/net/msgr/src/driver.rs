@@ -1,4 +1,4 @@
-//! The task that keeps a connection going: connects, lets the reader run, and decides what follows when the
+//! The task that drives a connection: it connects, runs the reader, and decides what follows when the
 //! socket is lost.
 //!
 //! ```text
@@ -32,13 +32,13 @@ use crate::{ConnectAuth, Connection, Error, Level, PeerInfo};
 pub(crate) struct Driver {
     ctx: Arc<Context>,
     conn: Arc<Connection>,
-    /// `None`: we cannot connect, only be connected to.
+    /// `None`: this side cannot connect, it only accepts.
     auth: Option<Arc<dyn ConnectAuth>>,
     /// The pause before the next attempt to connect; zero after a success.
     pause: Duration,
 }
 
-/// What the driver does next.
+/// The driver's next step.
 enum Next {
     Connect,
     Incoming(Box<Incoming>),
@@ -51,7 +51,7 @@ struct Opened {
     stream: Socket,
     established: Established,
     peer: PeerInfo,
-    /// What the peer has received in a session that goes on.
+    /// The newest message that the peer has received, in a session that continues.
     peer_in_seq: Option<u64>,
     accepted: bool,
 }
@@ -61,7 +61,7 @@ impl Driver {
         Self { ctx, conn, auth, pause: Duration::ZERO }
     }
 
-    /// Runs the connection, which starts with `incoming` or else by connecting, until it is closed.
+    /// Runs the connection until it is closed, starting with `incoming` or else by connecting.
     pub(crate) async fn run(mut self, incoming: Option<Box<Incoming>>) {
         self.ctx.spawn(Arc::clone(&self.conn).write_loop());
         let mut next = incoming.map_or(Next::Connect, Next::Incoming);
@@ -107,7 +107,7 @@ impl Driver {
         }
     }
 
-    /// Completes a handshake that the peer has begun, and serves its socket.
+    /// Completes a handshake that the peer has begun, and serves the socket.
     async fn take_over(&mut self, incoming: Incoming) -> Next {
         if incoming.fresh {
             self.conn.forget_session();
@@ -161,7 +161,7 @@ impl Driver {
         self.lost(why)
     }
 
-    /// What follows when the socket is lost or the peer's handshake has failed.
+    /// Decides what follows when the socket is lost or the peer's handshake has failed.
     fn lost(&mut self, why: Error) -> Next {
         let (conn, policy) = (&self.conn, self.conn.policy());
         if conn.is_closed() {
@@ -189,7 +189,7 @@ impl Driver {
         }
     }
 
-    /// The next attempt to resume the session.
+    /// Prepares the next attempt to resume the session.
     fn again(&self) -> Next {
         let mut session = self.conn.session();
         if session.numbers.server_cookie != 0 {
@@ -198,7 +198,7 @@ impl Driver {
         Next::Connect
     }
 
-    /// Why the driver was interrupted; `Next::Connect` if it was not.
+    /// The reason why the driver was interrupted; `Next::Connect` if it was not.
     fn interruption(&self) -> Next {
         let mut session = self.conn.session();
         if session.state == State::Closed {
@@ -210,7 +210,8 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // Also when a dispatcher has panicked: senders must not wait for a connection that nobody serves.
+        // Runs also when a dispatcher has panicked: senders must not wait for a connection that no
+        // driver serves.
         self.ctx.remove(&self.conn);
         self.conn.end();
     }
@@ -220,18 +221,19 @@ async fn within<T>(limit: Duration, work: impl Future<Output = Result<T, Error>>
     tokio::time::timeout(limit, work).await.unwrap_or(Err(Error::HandshakeTimeout(limit)))
 }
 
-/// Between half of a duration and all of it: peers that lost the same server shall not all come back at once.
+/// A random duration between `d / 2` and `d`: clients that lost the same server must not all reconnect
+/// at the same time.
 fn jitter(d: Duration, random: u32) -> Duration {
     d / 2 + (d / 2).mul_f64(f64::from(random) / f64::from(u32::MAX))
 }
 
-/// What the kernel keeps of what a client has written to a server on the same host: less than the default of
-/// up to 4 MiB, as with a server's sockets (`accept.rs`), but twice theirs, since a server that stores what
-/// it receives takes it in bursts. Writes of 4 MiB, 16 in flight, with sums made in pieces: 521 instead of
-/// 385 a second, on a noisy machine.
+/// Send buffer of a client's socket to a server on the same host. Smaller than the default of up to 4
+/// MiB, as on a server's sockets (`accept.rs`), but twice theirs, because a server that stores data
+/// receives it in bursts. Writes of 4 MiB, 16 in flight, with checksums computed in pieces: 521 instead
+/// of 385 per second, on a noisy machine.
 const LOOPBACK_SEND_BUFFER: usize = 1 << 20;
 
-/// Connects and opens a session, or resumes the one there is.
+/// Connects and opens a session, or resumes the existing one.
 async fn open_session(
     ctx: &Context,
     conn: &Arc<Connection>,
@@ -279,7 +281,7 @@ async fn open_session(
     }
 }
 
-/// Tells the peer who we are and which session we mean.
+/// Sends the ident: announces this side and the session that it opens or resumes.
 fn present(
     ctx: &Context,
     conn: &Connection,
@@ -322,8 +324,8 @@ fn present(
     Ok(())
 }
 
-/// The addresses we listen at; or, if we do not listen, the one from which the peer sees us come, without the
-/// port.
+/// The addresses this messenger listens at; if it does not listen, the address from which the peer sees
+/// it connect, without the port.
 fn our_addrs(ctx: &Context, seen: EntityAddr) -> EntityAddrVec {
     let addrs = ctx.addrs.read();
     if !addrs.0.is_empty() {
@@ -333,7 +335,7 @@ fn our_addrs(ctx: &Context, seen: EntityAddr) -> EntityAddrVec {
     EntityAddr { sock, ..seen }.with_nonce(ctx.config.nonce).into()
 }
 
-/// The server does not know the session.
+/// Resets the session, which the server does not know.
 fn reset_session(ctx: &Context, conn: &Arc<Connection>, full: bool) {
     if full {
         conn.forget_session();
@@ -347,7 +349,7 @@ fn reset_session(ctx: &Context, conn: &Arc<Connection>, full: bool) {
     }
 }
 
-/// The end of a handshake that we began.
+/// Completes a handshake that this side began.
 fn connected(ctx: &Context, conn: &Connection, target: PeerInfo, dialog: Dialog) -> Result<Opened, Error> {
     let (stream, established) = dialog.finish();
     let (peer, peer_in_seq) = match &established.session {
@@ -373,7 +375,7 @@ fn check_features(required: u64, supported: u64) -> Result<(), Error> {
     }
 }
 
-/// Another life of the process, or another process, may answer at the peer's address. Monitors' addresses
+/// Detects that a restarted process, or another one, listens at the peer's address. Monitors' addresses
 /// have the nonce 0.
 fn check_addr(target: &EntityAddr, addrs: &EntityAddrVec) -> Result<(), Error> {
     match addrs.msgr2() {
@@ -384,7 +386,7 @@ fn check_addr(target: &EntityAddr, addrs: &EntityAddrVec) -> Result<(), Error> {
     }
 }
 
-/// Accepts the session that the peer wants to open or resume.
+/// Accepts the session that the peer opens or resumes.
 async fn accept_session(ctx: &Context, conn: &Connection, incoming: Incoming) -> Result<Opened, Error> {
     let Incoming { mut dialog, request, peer, .. } = incoming;
     let peer_in_seq = match request {

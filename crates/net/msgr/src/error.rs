@@ -11,7 +11,7 @@ use loligo_wire::{DecodeError, EntityName};
 
 use crate::Level;
 
-/// Messages were dropped, since the connection is closed or its queue full.
+/// Messages were dropped: the connection is closed or its queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dropped;
 
@@ -30,56 +30,58 @@ pub enum Error {
     Io(io::Error),
     /// Authentication failed, on either side.
     Auth(AuthError),
-    /// The peer speaks something else or breaks the protocol.
+    /// The peer does not speak the protocol, or violates it.
     Proto(ProtoError),
     /// A message whose body cannot be read ([`Connection::refuse`](crate::Connection::refuse)).
     Malformed {
-        /// Which message it says it is.
+        /// The type that the message's header names.
         kind: u16,
-        /// What is wrong with it.
+        /// The decoding error.
         source: DecodeError,
     },
-    /// The peer lacks features that our policy requires, or we lack some of its.
+    /// The peer lacks features that the local policy requires, or this side lacks features that the peer
+    /// requires.
     MissingFeatures {
-        /// The bits.
+        /// The missing bits.
         bits: u64,
     },
-    /// Another process answers at the peer's address.
+    /// Another process listens at the peer's address.
     WrongPeer {
-        /// The nonce that was expected.
+        /// The expected nonce.
         expected_nonce: u32,
-        /// The nonce found.
+        /// The nonce that the process at the address has.
         nonce: u32,
     },
-    /// The handshake ended for newer ones: there are too many.
+    /// The handshake was ended in favour of newer ones: too many are in progress.
     Crowded,
-    /// There are as many sessions as may be, of this user or in all.
+    /// The limit of sessions is reached, for this user or in total.
     TooManySessions {
-        /// The user; none if there is no authentication.
+        /// The user; `None` without authentication.
         user: Option<EntityName>,
-        /// The user's sessions.
+        /// The number of the user's sessions.
         own: usize,
-        /// All sessions.
+        /// The number of all sessions.
         all: usize,
     },
-    /// A message had begun and did not go on, while others waited for its memory.
+    /// The peer stopped sending in the middle of a message while other connections waited for its
+    /// memory.
     Unfinished,
-    /// The peer does not read what is sent to it, and as much waits as may.
+    /// The peer does not read, and its out-queue has reached the bound.
     Unread,
     /// The handshake took too long.
     HandshakeTimeout(Duration),
     /// The peer left keepalives unanswered.
     KeepaliveTimeout(Duration),
-    /// The peer is connecting to us at the same time, and its connection wins.
+    /// The peer is connecting to this side at the same time, and its connection wins.
     Wait,
-    /// A newer session of the same peer has taken the connection's place.
+    /// A newer session of the same peer has replaced the connection.
     Replaced,
     /// The messenger was shut down, or the connection was marked down.
     Closed,
 }
 
 impl Error {
-    /// How much it matters: what a peer does wrong is worth a line in every log, a lost socket is not.
+    /// The log level: misbehaviour of a peer is always worth a line, a lost socket is not.
     pub(crate) fn level(&self) -> Level {
         match self {
             Self::Auth(_) | Self::Proto(_) | Self::Malformed { .. } | Self::TooManySessions { .. } => {
@@ -152,13 +154,13 @@ impl From<ProtoError> for Error {
     }
 }
 
-/// Why a message was not taken for sending.
+/// Why a message was not accepted for sending.
 #[derive(Debug)]
 pub enum SendError {
     /// The connection is closed; the message was dropped.
     Closed,
-    /// The out-queue is full. Here is the message again; [`Connection::ready`](crate::Connection::ready)
-    /// waits for a place.
+    /// The out-queue is full. Contains the message; [`Connection::ready`](crate::Connection::ready)
+    /// waits until there is room.
     Full(Box<Msg>),
 }
 

@@ -1,23 +1,26 @@
 //! Sockets, out-queues and throttles: connections that carry Ceph messages over TCP.
 //!
-//! - [`Messenger`] listens ([`Messenger::bind`]) and connects ([`Messenger::connect`]); it is made from a
-//!   [`Config`] and a [`Dispatcher`].
-//! - [`Connection`] is one session with one peer. [`Connection::send`] may be called from any thread and
-//!   never waits for the socket, for dispatch, or for another sender: it appends to the out-queue, or, if
-//!   somebody else is at that just now, leaves it to him. Whoever finds the queue at rest flushes it, without
-//!   blocking; everybody else's message leaves with that flush or the next one.
-//! - [`Dispatcher`] receives all messages that one socket read brought, in one call; what it sends meanwhile
-//!   leaves in one vectored write when it returns.
-//! - [`Policy`] says what happens when the socket is lost: a lossy connection is dead and says so once; a
-//!   lossless one connects again and repeats, in order, what the peer has not acknowledged.
-//! - [`Network`] is where sockets and random numbers come from: the kernel, or with the feature `testing` a
-//!   simulation (`testing::SimulatedNetwork`).
-//! - [`Throttle`] bounds what is read from peers but not yet worked off.
+//! - [`Messenger`] listens ([`Messenger::bind`]) and connects ([`Messenger::connect`]); it is built from
+//!   a [`Config`] and a [`Dispatcher`].
+//! - [`Connection`] is one session with one peer. [`Connection::send`] may be called from any thread. It
+//!   never waits for the socket or for dispatch, and for the out-queue's lock only in rare cases (a
+//!   queue near its bound, a writer of a lossless session). It appends the message to the out-queue or,
+//!   if another thread holds the queue's lock, leaves the message for that thread to append. A sender
+//!   that finds no writer active flushes the queue without blocking; other senders' messages leave with
+//!   that flush or the next one.
+//! - [`Dispatcher`] receives all messages of one socket read in one call. Messages that it sends during
+//!   the call are gathered and leave in few vectored writes, usually one when the call returns.
+//! - [`Policy`] determines what happens when the socket is lost: a lossy connection is closed and
+//!   reports that once; a lossless one reconnects and resends, in order, the messages that the peer has
+//!   not acknowledged.
+//! - [`Network`] provides sockets and random numbers: the kernel's or, with the feature `testing`, those
+//!   of a simulation (`testing::SimulatedNetwork`).
+//! - [`Throttle`] bounds the messages that were read from peers and are not yet processed.
 //!
-//! What this crate refuses to do: it does not know what messages mean, and it does not speak the bytes of the
-//! protocol either: those are `loligo-msgr-proto`'s.
-// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate
-// `az`).
+//! This crate does not interpret messages, and it does not implement the protocol's encoding: that is
+//! `loligo-msgr-proto`.
+// Integers that come from peers are never truncated, wrapped or reinterpreted implicitly: conversions
+// that may lose bits are explicit (crate `az`).
 #![cfg_attr(
     not(test),
     warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)

@@ -1,4 +1,4 @@
-//! Where log lines go, and how many of them.
+//! The sink of log lines, and the bound on their rate.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -9,28 +9,28 @@ use std::time::Instant;
 use az::SaturatingAs as _;
 use loligo_logring::Subsys;
 
-/// How much a log line matters.
+/// The severity of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Something is wrong with a peer or with us.
+    /// A fault of a peer or of this process.
     Error,
-    /// Worth knowing: a connection was lost, a peer was refused.
+    /// An ordinary event worth knowing: a connection was lost, a peer was refused.
     Info,
-    /// For the search for faults.
+    /// For debugging.
     Debug,
 }
 
-/// Where log lines go.
+/// A sink of log lines.
 pub type Log = Arc<dyn Fn(Level, fmt::Arguments<'_>) + Send + Sync>;
 
-/// Into the log of the process (`loligo_logring`, subsystem `msgr`), or errors to standard error if it has
-/// none; [bounded](bounded_log).
+/// Writes to the process's log (`loligo_logring`, subsystem `msgr`) or, if that does not record them,
+/// writes errors to standard error; [bounded](bounded_log).
 pub fn process_log() -> Log {
     let bounded = bounded_log(Arc::new(|level, line| {
         if Subsys::MSGR.records(level.number()) {
             loligo_logring::line(Subsys::MSGR, level.number(), line);
         } else {
-            // There is nobody to tell that standard error is gone.
+            // A failure to write to standard error cannot be reported anywhere.
             let _ = writeln!(io::stderr(), "{line}");
         }
     }));
@@ -42,7 +42,7 @@ pub fn process_log() -> Log {
 }
 
 impl Level {
-    /// As Ceph numbers levels.
+    /// Ceph's number of the level.
     fn number(self) -> i8 {
         match self {
             Self::Error => -1,
@@ -52,14 +52,14 @@ impl Level {
     }
 }
 
-/// Lets at most 20 lines of a level through at once and 10 more in each second, so that peers that send
-/// nonsense without end do not fill a disk, or keep us busy with writing. The next line that is let through
-/// follows one that says how many were not.
+/// Passes at most 20 lines of a level at once and 10 more per second, so that peers that send garbage
+/// endlessly neither fill a disk nor keep the process busy with logging. The next line that passes is
+/// preceded by one that says how many were suppressed.
 pub fn bounded_log(to: Log) -> Log {
     let began = Instant::now();
     let buckets: [Bucket; 3] = Default::default();
     Arc::new(move |level, line| {
-        // Wraps after 584 years.
+        // Overflows after 584 years.
         let now_ns = began.elapsed().as_nanos().saturating_as::<u64>();
         match buckets[level as usize].admit(now_ns) {
             None => {}
@@ -72,27 +72,27 @@ pub fn bounded_log(to: Log) -> Log {
     })
 }
 
-/// Lines that may come at once.
+/// Lines that may pass at once.
 const LINES_AT_ONCE: u64 = 20;
-/// The time after which another line may come.
+/// The interval at which one more line may pass.
 const LINE_INTERVAL_NS: u64 = 100_000_000;
 
 #[derive(Default)]
 struct Bucket {
-    /// When the bucket is full again: each line moves it on by an interval.
+    /// When the bucket will be full again: each line moves it on by one interval.
     full_at_ns: AtomicU64,
     left_out: AtomicU64,
 }
 
 impl Bucket {
-    /// Whether a line may pass; if so, how many were left out since the last one.
+    /// Whether a line may pass; if so, returns how many were suppressed since the last one.
     fn admit(&self, now_ns: u64) -> Option<u64> {
         let pass = |full_at_ns: u64| {
             let next = full_at_ns.max(now_ns) + LINE_INTERVAL_NS;
             (next <= now_ns + LINES_AT_ONCE * LINE_INTERVAL_NS).then_some(next)
         };
-        // Relaxed: the two numbers guard nothing but themselves; a line that is counted late is reported with
-        // the next.
+        // Relaxed: the two counters guard no other data; a line that is counted late is reported with
+        // the next one.
         match self.full_at_ns.fetch_update(Ordering::Relaxed, Ordering::Relaxed, pass) {
             Ok(_) => Some(self.left_out.swap(0, Ordering::Relaxed)),
             Err(_) => {

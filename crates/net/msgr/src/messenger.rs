@@ -16,25 +16,26 @@ use crate::{AcceptAuth, Config, ConnectAuth, Connection, Dispatcher, PeerInfo, P
 
 /// Listens and connects, and owns the tasks of its connections.
 ///
-/// Dropping the last handle ends everything at once; [`Messenger::shutdown`] also waits for it. A dispatcher
-/// that keeps a handle keeps the messenger: let it keep a `Weak` one, or call `shutdown`.
+/// Dropping the last handle closes everything at once; [`Messenger::shutdown`] also waits until it is
+/// done. A dispatcher that keeps a strong handle keeps the messenger alive: keep a `Weak` one, or call
+/// `shutdown`.
 pub struct Messenger {
     ctx: Arc<Context>,
 }
 
 impl Messenger {
-    /// A messenger that neither listens nor is connected yet.
+    /// Creates a messenger without listeners and connections.
     ///
     /// # Panics
-    /// Outside of a tokio runtime: the messenger's tasks run on the one it is made on.
+    /// Outside of a tokio runtime: the messenger's tasks run on the runtime it is created on.
     pub fn new(config: Config, dispatcher: Arc<dyn Dispatcher>) -> Arc<Self> {
         let ctx = Context::new(config, dispatcher);
         ctx.spawn(watch(Arc::clone(&ctx)));
         Arc::new(Self { ctx })
     }
 
-    /// Listens at an address (port 0: any free one) and adds it to our addresses. Returns the address it got.
-    /// May be called several times.
+    /// Listens at an address (port 0: any free one) and adds it to this messenger's addresses. Returns
+    /// the bound address. May be called several times.
     pub async fn bind(&self, addr: SocketAddr, auth: Arc<dyn AcceptAuth>) -> io::Result<SocketAddr> {
         let listener = self.ctx.config.network.bind(addr).await?;
         let bound = listener.local_addr()?;
@@ -44,11 +45,11 @@ impl Messenger {
         Ok(bound)
     }
 
-    /// Opens a connection, from any thread; returns at once. What is sent before it is up waits in the
-    /// out-queue.
+    /// Opens a connection and returns at once; may be called from any thread. Messages sent before the
+    /// connection is open wait in the out-queue.
     ///
-    /// A lossless policy that has a connection to this address already returns that one. After
-    /// [`shutdown`](Messenger::shutdown) the connection is closed from the start.
+    /// With a lossless policy, an existing connection to this address is returned instead. After
+    /// [`shutdown`](Messenger::shutdown) the returned connection is closed.
     pub fn connect(
         &self,
         kind: EntityType,
@@ -59,9 +60,9 @@ impl Messenger {
         self.connect_with(kind, addr, policy, auth, |_| {})
     }
 
-    /// As [`connect`](Self::connect). A new connection is given to `ready` before anything happens on it:
-    /// what the dispatcher looks for when it is told of the connection, be it of its loss at once, is put
-    /// there.
+    /// Like [`connect`](Self::connect), but passes a new connection to `ready` before any event on it is
+    /// reported. `ready` stores the state that the dispatcher looks up when it is called for the
+    /// connection, even if the connection is lost at once.
     pub fn connect_with(
         &self,
         kind: EntityType,
@@ -97,26 +98,25 @@ impl Messenger {
         conn
     }
 
-    /// Closes all listeners and connections, without calling [`Dispatcher::reset`], and waits until every
-    /// task has ended.
+    /// Closes all listeners and connections, without calling [`Dispatcher::reset`], and waits until
+    /// every task has ended.
     pub async fn shutdown(&self) {
         self.ctx.stop();
         self.ctx.stopped().await;
     }
 
-    /// The addresses that we tell peers.
+    /// The addresses that are announced to peers.
     pub fn addrs(&self) -> EntityAddrVec {
         self.ctx.addrs.read().clone()
     }
 
-    /// Replaces the addresses that we tell peers: for one that listens at all of a host's addresses, or
-    /// behind a translator.
+    /// Replaces the addresses that are announced to peers: for a server that listens at all of a host's
+    /// addresses or is behind network address translation.
     pub fn set_addrs(&self, addrs: EntityAddrVec) {
         *self.ctx.addrs.write() = addrs;
     }
 
-    /// Our number among our kind, as connections opened from now on will say: a client's global id, once it
-    /// has one.
+    /// Sets this entity's number (a client's global id), which connections opened from now on announce.
     pub fn set_num(&self, num: i64) {
         self.ctx.num.store(num, Ordering::Relaxed);
     }
@@ -126,7 +126,7 @@ impl Messenger {
         self.ctx.connections()
     }
 
-    /// What it was made from.
+    /// The configuration that the messenger was created with.
     pub fn config(&self) -> &Config {
         &self.ctx.config
     }
@@ -144,7 +144,8 @@ impl fmt::Debug for Messenger {
     }
 }
 
-/// Sends keepalives, ends sockets whose peers are silent, and corrects guesses, until the messenger stops.
+/// Periodically sends keepalives, closes sockets whose peers are silent, and corrects the out-queues'
+/// balances, until the messenger stops.
 async fn watch(ctx: Arc<Context>) {
     loop {
         tokio::select! {

@@ -1,4 +1,4 @@
-//! What tests of this crate and of those above need: authentication that lets everybody in, proxies that
+//! Test support for this crate and those above it: authentication that admits every peer, proxies that
 //! break connections, and a network in simulated time.
 
 mod proxy;
@@ -16,15 +16,15 @@ pub use self::proxy::{FaultProxies, FaultProxy};
 pub use crate::socket::simulated::{SimulatedNetwork, Weather};
 use crate::{AcceptAuth, ConnectAuth};
 
-/// Lets everybody in, as the name they say they have, in crc mode. For both sides.
+/// Admits every peer under the name that it claims, in crc mode. For both sides.
 #[derive(Clone, Debug)]
 pub struct OpenDoor {
-    /// On the connecting side: who we say we are.
+    /// On the connecting side: the name to claim.
     pub name: EntityName,
 }
 
 impl OpenDoor {
-    /// As `client.NAME`.
+    /// Connects as `client.NAME`.
     pub fn client(name: &str) -> Arc<Self> {
         Arc::new(Self { name: EntityName::client(name) })
     }
@@ -88,7 +88,7 @@ impl ServerAuth for OpenDoor {
     }
 }
 
-/// A small generator of numbers that look random (xorshift64*).
+/// A small pseudo-random generator (xorshift64*).
 #[derive(Clone, Debug)]
 pub struct Random(pub u64);
 

@@ -1,4 +1,4 @@
-//! Throttles on messages that were received and are not done.
+//! Throttles on received messages that are not yet processed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,12 +6,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use tokio::sync::Notify;
 
-/// Bounds messages that were read from peers and are not yet worked off, in number and bytes.
+/// Bounds messages that were read from peers and are not yet processed, in number and bytes.
 ///
-/// Connections that share a throttle stop reading their sockets while it is full, so that TCP stops the
-/// peers. A read that has begun is finished: the bounds are exceeded by at most one read per connection.
-/// Messages that are worked off inside [`Dispatcher::dispatch`](crate::Dispatcher::dispatch) never count; see
-/// [`Connection::hold`](crate::Connection::hold).
+/// Connections that share a throttle stop reading their sockets while it is full, so TCP flow control
+/// stops the peers. A read that has begun is finished: the bounds are exceeded by at most one read per
+/// connection. Messages that are processed inside [`Dispatcher::dispatch`](crate::Dispatcher::dispatch)
+/// never count; see [`Connection::hold`](crate::Connection::hold).
 pub struct Throttle {
     messages_max: usize,
     bytes_max: u64,
@@ -32,7 +32,7 @@ impl Throttle {
         })
     }
 
-    /// Counts a message of `bytes` bytes until the guard is dropped. Never waits: it is reading that stops at
+    /// Counts a message of `bytes` bytes until the guard is dropped. Never waits: only reading stops at
     /// the bound.
     pub fn hold(self: &Arc<Self>, bytes: usize) -> Hold {
         let bytes = bytes as u64;
@@ -57,12 +57,12 @@ impl Throttle {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Waits until it is not full.
+    /// Waits until the throttle is not full.
     pub async fn wait(&self) {
         while self.is_full() {
             let released = self.released.notified();
             tokio::pin!(released);
-            // Enlisted before the second look, so that a release between the two is not missed.
+            // Enlisted before the second check, so that a release between the two is not missed.
             released.as_mut().enable();
             if self.is_full() {
                 released.await;
@@ -73,7 +73,7 @@ impl Throttle {
     fn release(&self, bytes: u64) {
         let messages_before = self.messages.fetch_sub(1, Ordering::SeqCst);
         let bytes_before = self.bytes.fetch_sub(bytes, Ordering::SeqCst);
-        // Every step that leaves a full counter tells the waiters, so the last one does.
+        // Each release from a full counter notifies the waiters, so the last one does.
         if messages_before >= self.messages_max || bytes_before >= self.bytes_max {
             self.released.notify_waiters();
         }

@@ -1,8 +1,8 @@
-//! What fuzzers and the corpus test call: bytes in, and no panic whatever they are.
+//! Entry points of the fuzzers and of the corpus test: any input bytes, and never a panic.
 //!
-//! Most structs of cephx travel sealed, so bytes that are mutated as they travel get no further than the
-//! cipher. Here the peer has the keys and means ill: the input is what stands inside, and is sealed before it
-//! is read.
+//! Most structs of cephx are sent encrypted, so mutated ciphertext gets no further than the cipher. Here
+//! the peer is malicious and has the keys: the input is the plaintext, which is sealed before it is
+//! read.
 
 use bytes::Bytes;
 use loligo_wire::{Decode, EntityType, Reader, UTime, Writer};
@@ -15,7 +15,7 @@ use crate::wire::{
     ServiceTicketInfo, TicketBlob,
 };
 
-/// The structs of a handshake. `data`: the first byte says which one, the rest is its content.
+/// The structs of a handshake. `data`: the first byte selects the struct, the rest is its content.
 pub fn tickets(data: &[u8]) {
     let Some((which, content)) = data.split_first() else { return };
     let key = CryptoKey::from_secret(UTime::default(), [7; 16]);
@@ -29,12 +29,12 @@ pub fn tickets(data: &[u8]) {
         6 => drop(NoneAuthorizer::from_bytes(content)),
         7 => drop(Authenticate::from_bytes(content)),
         8 => drop(AuthorizerHead::from_bytes(content)),
-        // No envelope around it: the cipher itself, with any length.
+        // The cipher itself, without an envelope, with any length.
         _ => drop(key.open(Usage::TicketInfo, content, |_| Ok(()))),
     }
 }
 
-/// Capabilities and keyrings: text that a command brings.
+/// Capabilities and keyrings: texts that a command contains.
 pub fn texts(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let _ = OsdCaps::parse(text);
@@ -46,7 +46,7 @@ fn open<T: Decode>(key: &CryptoKey, usage: Usage, content: &[u8]) -> Result<T, D
     key.open(usage, &key.seal(usage, |w| w.raw(content)), T::decode)
 }
 
-/// A ticket as a service opens it. One that is readable is sealed again and read as the same.
+/// Opens a ticket as a service does. A readable one is sealed again and must read the same.
 fn ticket_info(key: &CryptoKey, content: &[u8]) {
     let sealed = key.seal(Usage::TicketInfo, |w| w.raw(content));
     let Ok(info) = ServiceTicketInfo::open(key, &sealed) else { return };
@@ -57,8 +57,9 @@ fn ticket_info(key: &CryptoKey, content: &[u8]) {
     assert_eq!(again.session_key.secret(), info.session_key.secret());
 }
 
-/// A monitor's reply with tickets. `content`: a byte whose bit 0 says whether the tickets are sealed with the
-/// key that the client has, then for each ticket the lengths of its two parts (a byte each) and the parts.
+/// Decodes a monitor's reply with tickets. `content`: a byte whose bit 0 tells whether the tickets are
+/// sealed with the client's key, then for each ticket the lengths of its two parts (a byte each) and the
+/// parts.
 fn ticket_reply(key: &CryptoKey, content: &[u8]) {
     let Some((sealed, mut rest)) = content.split_first() else { return };
     let sealed = sealed & 1 != 0;
@@ -84,7 +85,7 @@ fn ticket_reply(key: &CryptoKey, content: &[u8]) {
     w.raw(body.as_slice());
     let reply = w.into_bytes();
     let _ = wire::decode_tickets(&mut Reader::new(&reply), key, |_| Some(key.clone()));
-    // The same without a count of ours: what follows may be anything.
+    // The same without a valid count: the rest may be anything.
     let _ = wire::decode_tickets(&mut Reader::new(content), key, |_| None);
     let _ = TicketBlob::from_bytes(&Bytes::copy_from_slice(content));
 }

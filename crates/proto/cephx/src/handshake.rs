@@ -1,4 +1,4 @@
-//! What the messenger asks of authentication while it sets up a connection.
+//! The interface between the messenger and authentication while a connection is set up.
 //!
 //! The messenger carries opaque payloads; a [`ClientAuth`] or [`ServerAuth`] makes and checks them. Each
 //! value serves one handshake. The messages are those of `doc/dev/msgr2.rst`, "Authentication".
@@ -7,7 +7,7 @@ use bytes::Bytes;
 use loligo_wire::{DecodeError, EntityName, EntityType, GlobalId};
 use zeroize::Zeroizing;
 
-/// How the frames of a connection are protected (`CEPH_CON_MODE_*`).
+/// The protection of a connection's frames (`CEPH_CON_MODE_*`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConMode {
     /// Checksums only.
@@ -25,7 +25,7 @@ impl ConMode {
         }
     }
 
-    /// The mode with a number; `None` for one we do not know.
+    /// The mode with this number; `None` if it is unknown.
     pub fn from_code(code: u32) -> Option<Self> {
         match code {
             1 => Some(Self::Crc),
@@ -46,62 +46,64 @@ impl AuthMethod {
     pub const CEPHX: Self = Self(2);
 }
 
-/// The client's opening: method, acceptable modes in order of preference, method-specific payload.
+/// The client's first request: method, accepted modes in order of preference, and the method's payload.
 #[derive(Clone, Debug)]
 pub struct AuthRequest {
     /// The method.
     pub method: AuthMethod,
-    /// Modes, best first.
+    /// Accepted modes, the best first.
     pub modes: Vec<ConMode>,
-    /// What the method sends.
+    /// The method's payload.
     pub payload: Bytes,
 }
 
-/// What both sides know when authentication is done.
+/// The keys that both sides share after authentication.
 #[derive(Clone, Default)]
 pub struct AuthKeys {
-    /// Signs the handshake's transcript (HMAC-SHA-256); empty without cephx: then the signature is all zeros.
+    /// Signs the handshake's transcript (HMAC-SHA-256). Empty without cephx: the signature is then all
+    /// zeros.
     pub session_key: Zeroizing<Vec<u8>>,
-    /// The keys and nonces of secure mode: 64 bytes where the mode is [`ConMode::Secure`], else empty.
+    /// The keys and nonces of secure mode: 64 bytes in mode [`ConMode::Secure`], else empty.
     pub connection_secret: Zeroizing<Vec<u8>>,
 }
 
-/// Who is at the other end, once authenticated.
+/// The authenticated peer.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// The name.
     pub name: EntityName,
-    /// The number that the monitors gave it.
+    /// The global id that the monitors assigned.
     pub global_id: GlobalId,
-    /// Its capabilities for the service that was asked, as text: `allow rw pool=x`.
+    /// The peer's capabilities for the contacted service, as text: `allow rw pool=x`.
     pub caps: String,
-    /// The monitor's challenge in this connection's handshake, which authenticates renewals (MAuth) too; 0
-    /// elsewhere.
+    /// The monitor's challenge in this connection's handshake, which also authenticates renewals
+    /// (MAuth); 0 on other connections.
     pub challenge: u64,
 }
 
 /// Why authentication failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AuthError {
-    /// The peer's payload could not be read.
+    /// The peer's payload cannot be decoded.
     #[error("authentication: {0}")]
     Decode(#[from] DecodeError),
-    /// The peer refused: the errno it gave (positive), and what it would accept instead.
+    /// The peer refused: the errno it sent, and the methods it accepts.
     #[error("authentication refused by the peer: {}", refusal(*errno, methods))]
     Refused {
-        /// Errno as the peer sent it, made positive: 1 (EPERM), 13 (EACCES), 95 (EOPNOTSUPP), …
+        /// The peer's errno, made positive: 1 (EPERM), 13 (EACCES), 95 (EOPNOTSUPP), …
         errno: i32,
-        /// Methods it accepts.
+        /// The methods that the peer accepts.
         methods: Vec<u32>,
     },
-    /// We have no key or ticket to authenticate with.
+    /// There is no key or ticket to authenticate with.
     #[error("cannot authenticate: {0}")]
     NoCredentials(String),
-    /// The peer failed to prove that it knows the key.
+    /// The peer failed to prove that it has the key.
     #[error("authentication: the peer is not who it should be: {0}")]
     PeerUnproven(&'static str),
-    /// A monitor has let us in meanwhile: of several that are asked at once the first one's tickets count,
-    /// and connections that were opened under another number than it gave end.
+    /// Another monitor has authenticated this client in the meantime. If several are asked at once, the
+    /// tickets of the first one count, and connections that were opened under another global id are
+    /// closed.
     #[error("another monitor has let us in meanwhile")]
     Superseded,
 }
@@ -113,12 +115,13 @@ impl AuthError {
     }
 }
 
-/// One client-side authentication exchange.
+/// The client's side of one authentication.
 pub trait ClientAuth: Send {
-    /// The opening.
+    /// Returns the first request.
     fn request(&mut self) -> Result<AuthRequest, AuthError>;
 
-    /// The server does not take the method or mode: another opening, or the error to give up with.
+    /// The server does not accept the method or mode: returns another request, or the error to give up
+    /// with.
     fn bad_method(
         &mut self,
         method: AuthMethod,
@@ -127,49 +130,49 @@ pub trait ClientAuth: Send {
         modes: &[u32],
     ) -> Result<AuthRequest, AuthError>;
 
-    /// The server wants more: the answer to its payload.
+    /// The server requests another round: returns the answer to its payload.
     fn more(&mut self, payload: &[u8]) -> Result<Bytes, AuthError>;
 
-    /// The server is content.
+    /// The server has accepted the client.
     fn done(&mut self, global_id: GlobalId, mode: ConMode, payload: &[u8]) -> Result<AuthKeys, AuthError>;
 }
 
-/// What a server answers to a client's authentication payload.
+/// A server's answer to a client's authentication payload.
 pub enum ServerStep {
-    /// Go on: AUTH_REPLY_MORE.
+    /// Continue: AUTH_REPLY_MORE.
     More(Bytes),
-    /// Content: AUTH_DONE.
+    /// Accepted: AUTH_DONE.
     Done {
-        /// Who it is.
+        /// The client.
         identity: Identity,
-        /// The mode chosen from what the client offered.
+        /// The mode chosen from the client's offer.
         mode: ConMode,
         /// The final payload.
         payload: Bytes,
-        /// What both sides know now.
+        /// The keys that both sides share now.
         keys: AuthKeys,
     },
-    /// Refused: AUTH_BAD_METHOD. The connection stays open for another try.
+    /// Refused: AUTH_BAD_METHOD. The connection stays open for another attempt.
     Bad {
         /// Positive errno.
         errno: i32,
-        /// Methods accepted.
+        /// Accepted methods.
         methods: Vec<u32>,
-        /// Modes accepted.
+        /// Accepted modes.
         modes: Vec<u32>,
     },
 }
 
-/// One server-side authentication exchange.
+/// The server's side of one authentication.
 pub trait ServerAuth: Send {
-    /// The client's opening (AUTH_REQUEST).
+    /// Answers the client's first request (AUTH_REQUEST).
     fn request(&mut self, peer: EntityType, method: AuthMethod, modes: &[u32], payload: &[u8]) -> ServerStep;
 
-    /// The client's answer to [`ServerStep::More`].
+    /// Answers the client's reply to [`ServerStep::More`].
     fn more(&mut self, payload: &[u8]) -> ServerStep;
 }
 
-/// Why a peer refused, in words, and what to do about it.
+/// Describes a peer's refusal, and its remedy.
 fn refusal(errno: i32, methods: &[u32]) -> String {
     let accepts: Vec<String> = methods
         .iter()

@@ -1,51 +1,51 @@
-//! The lines of ceph.conf and of keyrings: sections, settings, comments, continued lines, quotes.
+//! The line format of ceph.conf and of keyrings: sections, settings, comments, continued lines, quotes.
 
 use std::borrow::Cow;
 
-/// One line that says something.
+/// A line with content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Line {
     /// `[name]`.
     Section(String),
     /// `name = value`. The name is normalized.
     Setting {
-        /// As [`normalize`] leaves it.
+        /// The name in the form of [`normalize`].
         name: String,
-        /// Without quotes and escapes.
+        /// The value, without quotes and escapes.
         value: String,
     },
 }
 
-/// What is wrong with a line.
+/// Why a line is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SyntaxError {
-    /// A section's name without its end.
+    /// A section's name is not terminated.
     #[error("a section's name must end with ]")]
     Section,
-    /// Neither a section nor a setting.
+    /// The line is neither a section nor a setting.
     #[error("expected NAME = VALUE")]
     Setting,
-    /// Nothing before the equals sign.
+    /// There is no name before the equals sign.
     #[error("a name is missing before =")]
     Name,
-    /// A quote that does not end.
+    /// A quote is not closed.
     #[error("a quote is not closed")]
     Quote,
-    /// A comment's mark within quotes, where stock programs take none.
+    /// An unescaped comment character within quotes, which stock programs refuse.
     #[error("# or ; within quotes needs a backslash before it")]
     QuotedComment,
-    /// Something after the closing quote.
+    /// There is text after the closing quote.
     #[error("unexpected text after the closing quote")]
     AfterQuote,
 }
 
-/// The lines that say something, each with the number (from 1) it starts at.
+/// The lines with content, each with the number (from 1) of its first physical line.
 pub fn lines(text: &str) -> impl Iterator<Item = (usize, Result<Line, SyntaxError>)> {
     logical_lines(text.strip_prefix('\u{feff}').unwrap_or(text))
         .filter_map(|(number, line)| parse_line(&line).transpose().map(|parsed| (number, parsed)))
 }
 
-/// The one form of a setting's name: spaces, dashes and underscores are the same, and several are one.
+/// Normalizes a setting's name: spaces, dashes and underscores are equivalent, and several count as one.
 pub fn normalize(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     for word in name.split(|c: char| c.is_whitespace() || c == '_' || c == '-').filter(|w| !w.is_empty()) {
@@ -75,7 +75,7 @@ fn logical_lines(text: &str) -> impl Iterator<Item = (usize, Cow<'_, str>)> {
     })
 }
 
-/// Whether the next line belongs to this one. A comment ends with its line.
+/// Whether the next line continues this one. A line with a comment is not continued.
 pub fn ends_in_continuation(line: &str) -> bool {
     if has_comment(line) {
         return false;
@@ -124,8 +124,8 @@ fn parse_value(raw: &str) -> Result<String, SyntaxError> {
     }
 }
 
-/// Up to the closing quote; a backslash makes the character after it plain. Blanks at the ends go, as stock
-/// has it.
+/// Parses up to the closing quote; a backslash escapes the next character. Leading and trailing spaces
+/// are removed, as stock programs do.
 fn quoted(raw: &str, quote: char) -> Result<String, SyntaxError> {
     let mut value = String::with_capacity(raw.len());
     let mut chars = raw.chars();
@@ -144,7 +144,7 @@ fn quoted(raw: &str, quote: char) -> Result<String, SyntaxError> {
     Err(SyntaxError::Quote)
 }
 
-/// Up to a comment; a backslash makes the character after it plain, so `\#` and `\;` start none.
+/// Parses up to a comment; a backslash escapes the next character, so `\#` and `\;` do not start one.
 fn unquoted(raw: &str) -> String {
     let mut value = String::with_capacity(raw.len());
     let mut chars = raw.chars();
@@ -193,8 +193,8 @@ mod tests {
         assert_eq!(setting("no equals sign"), Err(SyntaxError::Setting));
     }
 
-    /// Values as they are written, beside what `ceph-conf --lookup` of 16.2.15 says of them; `None`: it
-    /// refuses the file.
+    /// Written values, each with the output of `ceph-conf --lookup` of 16.2.15; `None`: the file is
+    /// refused.
     const AS_STOCK: &[(&str, Option<&str>)] = &[
         (r"a\b", Some("ab")),
         (r"a\\b", Some(r"a\b")),
@@ -240,7 +240,7 @@ mod tests {
             let shown = stock.arg("-c").arg(&file).args(["--lookup", "x"]).output().unwrap();
             let text = String::from_utf8(shown.stdout.clone()).unwrap();
             let text = text.strip_suffix('\n').unwrap_or(&text);
-            // An empty value is said to be none.
+            // `ceph-conf` reports an empty value as missing.
             let said = shown.status.success() || (shown.stderr.is_empty() && text.is_empty());
             assert_eq!(said.then_some(text), *value, "{written}: {shown:?}");
         }

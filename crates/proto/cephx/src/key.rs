@@ -1,7 +1,7 @@
-//! Keys (`CryptoKey` in Ceph's `src/auth/Crypto.h`) and what is done with them.
+//! Keys (`CryptoKey` in Ceph's `src/auth/Crypto.h`) and their ciphers.
 //!
-//! The encoding is: type (u16), time of creation, length of the secret (u16), secret. Files hold it in
-//! base64.
+//! The encoding is: type (u16), time of creation, length of the secret (u16), secret. Files contain it
+//! in base64.
 
 mod aes256k;
 
@@ -25,18 +25,18 @@ const TYPE_AES: u16 = 1;
 /// `CEPH_CRYPTO_AES256KRB5`.
 const TYPE_AES256K: u16 = 2;
 const AES_SECRET_LEN: usize = 16;
-/// The protocol fixes the initialization vector (`CEPH_AES_IV`); what differs between messages are the random
+/// The protocol fixes the initialization vector (`CEPH_AES_IV`); messages differ by the random
 /// challenges, nonces and keys inside.
 const IV: &[u8; 16] = b"cephsageyudagreg";
-/// What every plaintext starts with: a version byte and this number, so that a wrong key is noticed
-/// (`AUTH_ENC_MAGIC`).
+/// Every plaintext starts with a version byte and this number (`AUTH_ENC_MAGIC`), by which a wrong key
+/// is detected.
 const MAGIC: u64 = 0xff00_9cad_8826_aa55;
 const ENVELOPE_VERSION: u8 = 1;
 
 type CbcEncryptor = cbc::Encryptor<Aes128>;
 type CbcDecryptor = cbc::Decryptor<Aes128>;
 
-/// A secret key. Comparing two of a kind takes the same time whatever they are; dropping wipes it; printing
+/// A secret key. Comparing two keys of one type takes constant time; dropping wipes the secret; printing
 /// hides it.
 #[derive(Clone, ZeroizeOnDrop)]
 pub struct CryptoKey {
@@ -51,65 +51,65 @@ enum Secret {
     Aes256k([u8; aes256k::SECRET_LEN]),
 }
 
-/// What a key's secret is used with.
+/// The cipher that a key is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyType {
-    /// AES-128-CBC: all releases know it.
+    /// AES-128-CBC: supported by all releases.
     Aes,
-    /// AES-256 and HMAC-SHA-384 (RFC 8009): the default for keys made by releases from 19.2.6 and 20.2.4 on;
-    /// older ones cannot read it.
+    /// AES-256 and HMAC-SHA-384 (RFC 8009): the default for keys made by releases from 19.2.6 and 20.2.4
+    /// on; older ones cannot read it.
     Aes256k,
 }
 
-/// What is sealed: keys of type `aes256k` seal each kind with other keys (`CEPHX_KEY_USAGE_*` in
-/// `CephxProtocol.h`).
+/// The purpose of a sealed text: keys of type `aes256k` derive a different key for each
+/// (`CEPHX_KEY_USAGE_*` in `CephxProtocol.h`).
 #[derive(Clone, Copy, Debug)]
 #[repr(u32)]
 pub(crate) enum Usage {
-    /// The challenges of which an `aes` key's proof is made.
+    /// The challenges from which the proof of an `aes` key is made.
     Challenge = 0,
-    /// The secret of a connection to a monitor.
+    /// The connection secret of a connection to a monitor.
     AuthConnectionSecret = 0x03,
-    /// What a client gets with a ticket: its session key.
+    /// The session key that a client receives with a ticket.
     TicketSessionKey = 0x04,
-    /// A ticket on its way to a client that has an older one.
+    /// A ticket, sent to a client that has an older one.
     TicketBlob = 0x05,
-    /// A client's proof to a service that it has a ticket's session key.
+    /// A client's proof to a service that it has the ticket's session key.
     Authorize = 0x10,
     /// A service's challenge.
     AuthorizeChallenge = 0x11,
-    /// A service's proof that it could open the ticket.
+    /// A service's proof that it has opened the ticket.
     AuthorizeReply = 0x12,
-    /// The content of a ticket.
+    /// The contents of a ticket.
     TicketInfo = 0x30,
 }
 
-/// Why bytes or text are no usable key.
+/// Why bytes or text are not a usable key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyError {
-    /// Not base64.
+    /// The text is not base64.
     #[error("the key is not valid base64")]
     Base64,
-    /// Base64, but not of a key.
+    /// The bytes are not an encoded key.
     #[error("the key is damaged: {0}")]
     Decode(#[from] DecodeError),
-    /// A key of a kind that is not supported.
+    /// The key has an unsupported type.
     #[error("keys of type {kind} ({name}) are not supported: only types {TYPE_AES} (aes) and {TYPE_AES256K} (aes256k) are", name = type_name(*.kind))]
     UnsupportedType {
         /// Ceph's number of the type.
         kind: u16,
     },
-    /// A secret of the wrong length.
+    /// The secret has the wrong length.
     #[error("the key's secret has {len} bytes, a key of its type has {expected}")]
     SecretLen {
         /// The length found, in bytes.
         len: usize,
-        /// That of such a key.
+        /// The length of a secret of the key's type.
         expected: usize,
     },
 }
 
-/// A ciphertext that cannot be opened: another key made it, or it is damaged.
+/// The ciphertext cannot be decrypted: it was made with another key, or it is damaged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("cannot be decrypted with this key")]
 pub struct DecryptError;
@@ -122,7 +122,7 @@ fn type_name(kind: u16) -> &'static str {
 }
 
 impl KeyType {
-    /// As Ceph's programs call it.
+    /// The name in Ceph's programs.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Aes => "aes",
@@ -153,18 +153,18 @@ impl FromStr for KeyType {
     }
 }
 
-/// What is no type of keys.
+/// The text is not the name of a key type.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("'{0}' is no type of keys: aes, aes256k")]
 pub struct UnknownKeyType(String);
 
 impl CryptoKey {
-    /// A new random key that all releases can read.
+    /// Generates a random key that all releases can read.
     pub fn generate(created: UTime) -> Self {
         Self::generate_of(KeyType::Aes, created)
     }
 
-    /// A new random key.
+    /// Generates a random key of the given type.
     pub fn generate_of(kind: KeyType, created: UTime) -> Self {
         let secret = match kind {
             KeyType::Aes => Secret::Aes(random::array()),
@@ -178,7 +178,7 @@ impl CryptoKey {
         Self { created, secret: Secret::Aes(secret) }
     }
 
-    /// What the key is used with.
+    /// The type of the key.
     pub fn kind(&self) -> KeyType {
         match self.secret {
             Secret::Aes(_) => KeyType::Aes,
@@ -186,7 +186,7 @@ impl CryptoKey {
         }
     }
 
-    /// When the key was made.
+    /// The time of creation.
     pub fn created(&self) -> UTime {
         self.created
     }
@@ -199,7 +199,7 @@ impl CryptoKey {
         }
     }
 
-    /// The form that keyring files and `ceph auth get-key` show.
+    /// The form in keyring files and in the output of `ceph auth get-key`.
     pub fn to_base64(&self) -> Zeroizing<String> {
         Zeroizing::new(STANDARD.encode(self.to_bytes()))
     }
@@ -223,7 +223,8 @@ impl CryptoKey {
         }
     }
 
-    /// Encrypts what `body` writes, behind the envelope's version and magic number (`encode_encrypt_enc_bl`).
+    /// Encrypts what `body` writes, with the envelope's version and magic number in front
+    /// (`encode_encrypt_enc_bl`).
     pub(crate) fn seal(&self, usage: Usage, body: impl FnOnce(&mut Writer)) -> Vec<u8> {
         let mut w = Writer::with_capacity(128);
         w.u8(ENVELOPE_VERSION);
@@ -235,7 +236,7 @@ impl CryptoKey {
         sealed
     }
 
-    /// Opens what [`CryptoKey::seal`] made for the same usage, and reads it with `body`.
+    /// Decrypts the output of [`CryptoKey::seal`] for the same usage, and decodes it with `body`.
     pub(crate) fn open<T>(
         &self,
         usage: Usage,
@@ -275,7 +276,7 @@ impl FromStr for CryptoKey {
 }
 
 impl CryptoKey {
-    /// Reads an encoded key, and says what is wrong in a key's terms.
+    /// Decodes a key, with errors specific to keys.
     pub(crate) fn read(r: &mut Reader<'_>) -> Result<Self, KeyError> {
         let kind = match r.u16()? {
             TYPE_AES => KeyType::Aes,

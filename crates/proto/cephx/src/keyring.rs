@@ -1,4 +1,4 @@
-//! Keyrings: who has which key, and with which capabilities.
+//! Keyrings: names with their keys and capabilities.
 //!
 //! ```text
 //! [client.admin]
@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 use crate::ini::{self, Line};
 use crate::key::{CryptoKey, KeyError};
 
-/// What a keyring holds for one name.
+/// The entry of one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     /// The key.
@@ -36,15 +36,15 @@ impl Entry {
     }
 }
 
-/// The section that Ceph's files share and that names nobody.
+/// The section common to Ceph's files, which is not a name.
 const GLOBAL: &str = "global";
 
-/// What a section without a key means.
+/// The treatment of a section without a key.
 #[derive(Clone, Copy)]
 enum Keyless {
-    /// The text is refused: it says what the server shall keep.
+    /// The text is refused: it states what the server must store.
     Refused,
-    /// Nothing: stock clients accept such a file, and miss the key only if it is theirs.
+    /// The section is skipped: stock clients accept such a file, and miss the key only if it is theirs.
     Skipped,
 }
 
@@ -54,34 +54,34 @@ pub struct Keyring {
     entries: BTreeMap<EntityName, Entry>,
 }
 
-/// Why a text is no keyring.
+/// Why a text is not a keyring.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyringError {
-    /// A line is not of a keyring's form.
+    /// The line is not valid in a keyring.
     #[error("keyring line {line}: {why}")]
     Syntax {
         /// The line's number, from 1.
         line: usize,
-        /// What is wrong.
+        /// The reason.
         why: String,
     },
-    /// A section's name is not an entity's.
+    /// The section's name is not an entity's name.
     #[error("keyring line {line}: {source}")]
     Name {
         /// The line's number, from 1.
         line: usize,
-        /// What is wrong.
+        /// The reason.
         source: ParseEntityNameError,
     },
-    /// A key cannot be used.
+    /// The key is not usable.
     #[error("keyring: {name}: {source}")]
     Key {
-        /// Whose key.
+        /// The key's owner.
         name: EntityName,
-        /// What is wrong.
+        /// The reason.
         source: KeyError,
     },
-    /// A section has no key.
+    /// The section has no key.
     #[error("keyring: {0} has no key")]
     NoKey(EntityName),
 }
@@ -92,13 +92,13 @@ impl Keyring {
         Self::default()
     }
 
-    /// Reads a keyring's text; each name must have a key. What stands in `[global]` is no entry.
+    /// Parses a keyring's text; each name must have a key. The contents of `[global]` are ignored.
     pub fn parse(text: &str) -> Result<Self, KeyringError> {
         Self::parse_with(text, Keyless::Refused)
     }
 
-    /// The same, and names without a key are passed over: stock clients accept such a file, and miss a key only
-    /// if it is theirs.
+    /// Parses a keyring's text, and skips names without a key: stock clients accept such a file, and
+    /// miss a key only if it is theirs.
     pub fn parse_leniently(text: &str) -> Result<Self, KeyringError> {
         Self::parse_with(text, Keyless::Skipped)
     }

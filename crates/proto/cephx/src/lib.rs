@@ -1,15 +1,15 @@
 //! Ceph authentication, keys and keyrings.
 //!
-//! - [`handshake`]: what the messenger asks of authentication.
-//! - [`client`]: cephx and `none` from the client's side, with tickets and their renewal.
-//! - [`server`]: the same from the monitor's and the services' side.
-//! - [`keyring`] and [`key`]: keys, who has which, and the text of keyrings.
+//! - [`handshake`]: the interface between the messenger and authentication.
+//! - [`client`]: the client's side of cephx and `none`, with tickets and their renewal.
+//! - [`server`]: the side of the monitors and the services.
+//! - [`keyring`] and [`key`]: keys, their owners, and the text of keyrings.
 //! - [`ini`]: the lines of ceph.conf and of keyrings.
 //!
-//! What this crate refuses to do: it opens no socket and no file (the crate `conf` does). A server's session keys and service secrets are of type `aes`, which all releases read, whatever
-//! its clients' keys are.
-// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate
-// `az`).
+//! This crate opens no socket and no file (the crate `conf` opens files). A server's session keys have
+//! the type of the client's key; its service secrets have the configured type.
+// Integers that come from peers are never truncated, wrapped or reinterpreted implicitly: conversions
+// that may lose bits are explicit (crate `az`).
 #![cfg_attr(
     not(test),
     warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)
@@ -28,11 +28,11 @@ mod random;
 pub mod server;
 mod wire;
 
-// Errnos travel as Linux numbers them.
+// Errnos are sent with Linux's numbers.
 const EACCES: i32 = 13;
 const EAGAIN: i32 = 11;
 const EINVAL: i32 = 22;
 const EOPNOTSUPP: i32 = 95;
 
-/// Bytes of secret that secure mode asks of the authentication: keys and nonces are cut from them.
+/// Length in bytes of the connection secret, from which secure mode takes its keys and nonces.
 const CONNECTION_SECRET_LEN: usize = 64;

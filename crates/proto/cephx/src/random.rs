@@ -12,11 +12,11 @@ pub(crate) fn u64() -> u64 {
     u64::from_le_bytes(array())
 }
 
-/// Fills `out`.
+/// Fills `out` with random bytes.
 ///
 /// # Panics
-/// If the kernel has no random numbers: keys must not be made then, and nothing that runs by then can help
-/// it.
+/// If the kernel provides no random numbers: keys must not be generated then, and the process cannot
+/// recover.
 pub(crate) fn fill(out: &mut [u8]) {
     getrandom::fill(out).expect("the kernel's random source works on every supported system");
 }

@@ -1,6 +1,5 @@
-//! The structs of cephx as they travel (`src/auth/cephx/CephxProtocol.h`, `src/auth/Auth.h` in Ceph). Their
-//! versions are single bytes without a length, so only versions that are known can be read; newer peers keep
-//! them.
+//! The encodings of cephx's structs (`src/auth/cephx/CephxProtocol.h`, `src/auth/Auth.h` in Ceph). Their
+//! versions are single bytes without a length, so only known layouts can be read; newer peers keep them.
 
 use bytes::Bytes;
 use hmac::{Hmac, KeyInit as _, Mac as _};
@@ -9,17 +8,19 @@ use sha2::Sha256;
 
 use crate::key::{CryptoKey, DecryptError, KeyType, Usage};
 
-/// `AUTH_MODE_AUTHORIZER`: the opening of a client that shows a ticket to a service.
+/// `AUTH_MODE_AUTHORIZER`: the first request of a client that presents a ticket to a service.
 pub(crate) const MODE_AUTHORIZER: u8 = 1;
-/// `AUTH_MODE_MON`: the opening of a client that asks a monitor for tickets.
+/// `AUTH_MODE_MON`: the first request of a client to a monitor.
 pub(crate) const MODE_MON: u8 = 10;
 
-/// `CEPHX_GET_AUTH_SESSION_KEY`: prove to be who you are, get the ticket that gets tickets.
+/// `CEPHX_GET_AUTH_SESSION_KEY`: proves the client's identity and requests the ticket with which other
+/// tickets are requested.
 pub(crate) const GET_AUTH_SESSION_KEY: u16 = 0x0100;
-/// `CEPHX_GET_PRINCIPAL_SESSION_KEY`: get tickets for services.
+/// `CEPHX_GET_PRINCIPAL_SESSION_KEY`: requests tickets for services.
 pub(crate) const GET_PRINCIPAL_SESSION_KEY: u16 = 0x0200;
 
-/// The opening payload to a monitor: mode, name, and the global id to keep (0 for a new one).
+/// The payload of the first request to a monitor: mode, name, and the global id to keep (0 for a new
+/// one).
 pub(crate) struct MonOpening {
     pub(crate) name: EntityName,
     pub(crate) global_id: GlobalId,
@@ -40,7 +41,7 @@ impl Decode for MonOpening {
     }
 }
 
-/// `AuthNoneAuthorizer`: who I am, without proof.
+/// `AuthNoneAuthorizer`: the client's name, without proof.
 pub(crate) struct NoneAuthorizer {
     pub(crate) name: EntityName,
     pub(crate) global_id: GlobalId,
@@ -61,7 +62,7 @@ impl Decode for NoneAuthorizer {
     }
 }
 
-/// `CephXServerChallenge` and `CephXAuthorizeChallenge`, which look the same.
+/// `CephXServerChallenge` and `CephXAuthorizeChallenge`, which have the same encoding.
 pub(crate) struct Challenge(pub(crate) u64);
 
 impl Encode for Challenge {
@@ -78,7 +79,8 @@ impl Decode for Challenge {
     }
 }
 
-/// `CephXTicketBlob`: what only the service can open, and which of its secrets does.
+/// `CephXTicketBlob`: a ciphertext that only the service can decrypt, and the id of the service's secret
+/// for it.
 #[derive(Clone, Default)]
 pub(crate) struct TicketBlob {
     pub(crate) secret_id: u64,
@@ -105,13 +107,13 @@ pub(crate) struct Authenticate {
     pub(crate) client_challenge: u64,
     pub(crate) proof: u64,
     pub(crate) old_ticket: TicketBlob,
-    /// Services to get tickets for in the same exchange: a set of entity types.
+    /// Services for which tickets are requested in the same exchange: a set of entity types.
     pub(crate) other_keys: u32,
 }
 
 impl Encode for Authenticate {
     fn encode(&self, w: &mut Writer) {
-        w.u8(3); // 3 promises that a client that keeps its global id shows the old ticket
+        w.u8(3); // version 3: a client that keeps its global id presents the old ticket
         w.u64(self.client_challenge);
         w.u64(self.proof);
         w.put(&self.old_ticket);
@@ -126,8 +128,8 @@ impl Decode for Authenticate {
     }
 }
 
-/// What proves to the monitor that the client has `key`: both challenges, made unreadable with it and folded
-/// into 64 bits (`cephx_calc_client_server_challenge`).
+/// Proves to the monitor that the client has `key`: both challenges, encrypted or hashed with the key
+/// and folded into 64 bits (`cephx_calc_client_server_challenge`).
 pub(crate) fn challenge_proof(key: &CryptoKey, server_challenge: u64, client_challenge: u64) -> u64 {
     let challenges = |w: &mut Writer| {
         w.u64(server_challenge);
@@ -135,7 +137,7 @@ pub(crate) fn challenge_proof(key: &CryptoKey, server_challenge: u64, client_cha
     };
     let mut w = Writer::with_capacity(64);
     match key.kind() {
-        // What Ceph hashes is the encoded buffer: a length, then the ciphertext.
+        // Ceph folds the encoded buffer: a length, then the ciphertext.
         KeyType::Aes => w.blob(&key.seal(Usage::Challenge, challenges)),
         KeyType::Aes256k => {
             let mut plain = Writer::with_capacity(16);
@@ -146,12 +148,12 @@ pub(crate) fn challenge_proof(key: &CryptoKey, server_challenge: u64, client_cha
             w.raw(&mac.finalize().into_bytes());
         }
     }
-    // Only whole words count.
+    // An incomplete last word is ignored.
     let (words, _rest) = w.as_slice().as_chunks::<8>();
     words.iter().fold(0, |hash, word| hash ^ u64::from_le_bytes(*word))
 }
 
-/// The start of an authorizer: whose it is and the ticket; the sealed [`Authorize`] follows.
+/// The start of an authorizer: global id, service and ticket; the sealed [`Authorize`] follows.
 pub(crate) struct AuthorizerHead {
     pub(crate) global_id: GlobalId,
     pub(crate) service: EntityType,
@@ -160,7 +162,7 @@ pub(crate) struct AuthorizerHead {
 
 impl Encode for AuthorizerHead {
     fn encode(&self, w: &mut Writer) {
-        w.u8(MODE_AUTHORIZER); // the authorizer's version does duty as the mode of the opening
+        w.u8(MODE_AUTHORIZER); // the authorizer's version is also the mode of the request
         w.put(&self.global_id);
         w.u32(self.service.0);
         w.put(&self.ticket);
@@ -174,8 +176,8 @@ impl Decode for AuthorizerHead {
     }
 }
 
-/// `CephXAuthorize`: proves the possession of a ticket's session key, freshly once the server's challenge is
-/// in it.
+/// `CephXAuthorize`: proves possession of a ticket's session key; with the answer to the server's
+/// challenge the proof is fresh.
 pub(crate) struct Authorize {
     pub(crate) nonce: u64,
     /// The server's challenge plus one, in the second round.
@@ -201,7 +203,7 @@ impl Decode for Authorize {
     }
 }
 
-/// `CephXAuthorizeReply`: proves that the service could open the ticket.
+/// `CephXAuthorizeReply`: proves that the service has opened the ticket.
 pub(crate) struct AuthorizeReply {
     pub(crate) nonce_plus_one: u64,
     pub(crate) connection_secret: Bytes,
@@ -227,7 +229,7 @@ impl Decode for AuthorizeReply {
     }
 }
 
-/// `AuthTicket`: what a ticket says of its holder.
+/// `AuthTicket`: the ticket's statements about its holder.
 #[derive(Clone)]
 pub(crate) struct AuthTicket {
     pub(crate) name: EntityName,
@@ -243,11 +245,11 @@ impl Encode for AuthTicket {
         w.u8(2);
         w.put(&self.name);
         w.put(&self.global_id);
-        w.u64(u64::MAX); // was a user id
+        w.u64(u64::MAX); // formerly a user id
         w.put(&self.created);
         w.put(&self.expires);
         w.u8(1); // AuthCapsInfo
-        w.bool(false); // allow_all: the text says it
+        w.bool(false); // allow_all: contained in the text
         w.sized(|w| w.put(&self.caps));
         w.u32(0); // flags
     }
@@ -274,7 +276,7 @@ impl Decode for AuthTicket {
     }
 }
 
-/// `CephXServiceTicketInfo`: the content of a ticket, sealed with the service's secret.
+/// `CephXServiceTicketInfo`: the contents of a ticket, sealed with the service's secret.
 pub(crate) struct ServiceTicketInfo {
     pub(crate) ticket: AuthTicket,
     pub(crate) session_key: CryptoKey,
@@ -298,17 +300,18 @@ impl ServiceTicketInfo {
     }
 }
 
-/// One ticket in a monitor's reply: what the client keeps, and how long it is good.
+/// One ticket in a monitor's reply, and its validity.
 pub(crate) struct GrantedTicket {
     pub(crate) service: EntityType,
     pub(crate) session_key: CryptoKey,
-    /// How long the ticket is good, as seconds and nanoseconds; zero: for ever.
+    /// The validity of the ticket, as seconds and nanoseconds; zero: unlimited.
     pub(crate) validity: UTime,
     pub(crate) blob: TicketBlob,
 }
 
-/// Writes a reply that carries tickets: `client_secret` seals the session keys. `old_session_key` seals the
-/// tickets too: whoever reclaims a global id must hold the session key that belongs to the ticket it showed.
+/// Encodes a reply with tickets. `client_secret` seals the session keys. `old_session_key`, if given,
+/// seals the tickets: a client that reclaims a global id must have the session key of the ticket that it
+/// presented.
 pub(crate) fn encode_tickets(
     tickets: &[GrantedTicket],
     client_secret: &CryptoKey,
@@ -333,7 +336,7 @@ pub(crate) fn encode_tickets(
     }
 }
 
-/// Reads what [`encode_tickets`] wrote. `old_session_key` tells the session key that the client has for a
+/// Decodes what [`encode_tickets`] wrote. `old_session_key` returns the client's session key for a
 /// service.
 pub(crate) fn decode_tickets(
     r: &mut Reader<'_>,
@@ -364,10 +367,10 @@ pub(crate) fn decode_tickets(
     Ok(tickets)
 }
 
-/// Why a reply that carries tickets cannot be read.
+/// Why a reply with tickets cannot be decoded.
 pub(crate) enum TicketsError {
     Decode(DecodeError),
-    /// It was not made for this client's key.
+    /// The reply was not encrypted with this client's key.
     Decrypt,
 }
 
@@ -383,7 +386,7 @@ impl From<DecryptError> for TicketsError {
     }
 }
 
-/// Reads a version byte that must be in `known`.
+/// Decodes a version byte that must be in `known`.
 fn expect_version(
     r: &mut Reader<'_>,
     what: &'static str,

@@ -1,5 +1,5 @@
-//! Replays the fuzzers' corpus, as it is and damaged: whatever stands in a ticket, a capability or a keyring,
-//! reading it does not panic.
+//! Replays the fuzzers' corpus, as it is and damaged: parsing a ticket, a capability or a keyring never
+//! panics.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use loligo_cephx::fuzz;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
-/// Runs each file of the corpus, each beginning of it, and forms with some bytes changed.
+/// Runs `run` on each file of the corpus, on each prefix of it, and on copies with some bytes changed.
 fn replay(target: &str, run: fn(&[u8])) {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/corpus").join(target);
     let paths = fs::read_dir(&dir).expect("the target has a corpus").map(|e| e.expect("an entry").path());

@@ -1,5 +1,5 @@
-//! Client and server against each other, without a messenger in between: what both sides know at the end must
-//! agree, and whoever lacks a key or a ticket must be refused with the errno that a stock monitor gives.
+//! Client and server against each other, without a messenger: the results of both sides must agree, and
+//! a client that lacks a key or a ticket must be refused with the errno of a stock monitor.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -206,7 +206,7 @@ fn reconnecting_keeps_the_global_id() {
     handshake(other.mon_auth(), server.mon_acceptor()).unwrap();
     assert_eq!(other.global_id(), GlobalId(4101));
 
-    // A monitor that has lost its secrets gives a new one.
+    // A monitor that has lost its secrets assigns a new one.
     let reborn = server_with(AuthConfig::new(UTime::now), &[("client.admin", admin)]);
     reborn.keys().rotate(now() + MON_TTL * 3);
     reborn.keys().rotate(now() + MON_TTL * 6);
@@ -215,8 +215,8 @@ fn reconnecting_keeps_the_global_id() {
         .unwrap();
 }
 
-/// Clients ask several monitors at once. What the first gives stays, whatever the others say later: OSDs know
-/// requests that are sent again by the global id.
+/// Clients ask several monitors at once. The global id of the first one stays, whatever the others
+/// answer later: OSDs recognize repeated requests by it.
 #[test]
 fn of_several_monitors_the_first_one_counts() {
     let admin = admin();
@@ -319,7 +319,7 @@ fn tickets_are_renewed_before_they_end() {
     assert_eq!(server.renew(&identity, b"").result, -22);
     assert!(client.renewed(-EACCES, b"").is_err());
 
-    // A ticket that has expired is not even shown.
+    // An expired ticket is not presented at all.
     SECONDS.fetch_add(4000, Ordering::Relaxed);
     assert!(!client.can_reach(EntityType::OSD));
     assert!(matches!(
@@ -328,7 +328,7 @@ fn tickets_are_renewed_before_they_end() {
     ));
 }
 
-/// Begins a handshake and does not prove anything.
+/// Begins a handshake without a proof.
 fn begin(server: &Arc<AuthServer>, client: &Arc<AuthClient>) -> Box<dyn ServerAuth> {
     let mut acceptor = server.mon_acceptor();
     let request = client.mon_auth().request().unwrap();
@@ -374,7 +374,7 @@ fn a_global_id_is_not_reclaimed_under_another_name() {
     let server = server_with(AuthConfig::new(UTime::now), &both);
     let owner = client("client.a", &entry.key);
     handshake(owner.mon_auth(), server.mon_acceptor()).unwrap();
-    // What the owner sends when it comes again, under the given name, which has the same key.
+    // The owner's requests when it connects again, under the given name, which has the same key.
     let again = |name: u8| {
         let (mut exchange, mut acceptor) = (owner.mon_auth(), server.mon_acceptor());
         let mut opening = exchange.request().unwrap().payload.to_vec();

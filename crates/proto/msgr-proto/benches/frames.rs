@@ -1,5 +1,5 @@
-//! What sealing and opening costs: `cargo bench -p loligo-msgr-proto`. Prints the best of several rounds, in
-//! nanoseconds.
+//! The cost of sealing and opening: `cargo bench -p loligo-msgr-proto`. Prints the best of several
+//! rounds, in nanoseconds.
 
 use std::hint::black_box;
 use std::io::IoSlice;
@@ -16,7 +16,7 @@ use loligo_wire::message::{Header, Msg};
 use loligo_wire::{EntityAddr, EntityName, EntityType, GlobalId};
 
 const ROUNDS: u32 = 15;
-/// Messages of one round, and of one write.
+/// Messages per round, and per write.
 const MESSAGES: u32 = 6400;
 const BATCH: usize = 64;
 

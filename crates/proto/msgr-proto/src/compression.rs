@@ -1,21 +1,22 @@
-//! Compression on the wire: what is wanted, and how the segments of a frame are compressed.
+//! Compression on the wire: its settings and negotiation, and the compression of a frame's segments.
 //!
-//! Both sides say in their banners that they know of it; after authentication the client says which methods
-//! it likes (COMPRESSION_REQUEST) and the server takes one or none (COMPRESSION_DONE). From then on a frame
-//! may be compressed, which a flag in its preamble says: then each of its segments, the header included, is
-//! compressed by itself, and checksums, padding and encryption are of what results. Empty segments stay
-//! empty.
+//! Both sides announce support in their banners. After authentication the client sends the methods that
+//! it accepts (COMPRESSION_REQUEST), and the server chooses one or none (COMPRESSION_DONE). From then on
+//! a frame may be compressed, which a flag in its preamble indicates. Each of its segments, the header
+//! included, is then compressed separately; checksums, padding and encryption apply to the compressed
+//! segments. Empty segments stay empty.
 //!
-//! | method | a segment |
-//! |---|---|
-//! | snappy | the raw format, which begins with the length |
-//! | zlib | a byte of no meaning, raw DEFLATE |
-//! | zstd | the length in 32 bits, one frame |
-//! | lz4 | a count of blocks in 32 bits; of each its length and its compressed length; the blocks, each with those before it as dictionary |
+//! The format of a compressed segment:
 //!
-//! Nothing that a peer claims is believed: a segment never becomes longer than the bound that an uncompressed
-//! one has, and memory is taken only for what its format could make of what has arrived; for messages, only
-//! when the caller [allows](crate::Opener::allow) it.
+//! - snappy: the raw format, which begins with the decompressed length
+//! - zlib: a byte without meaning, then raw DEFLATE
+//! - zstd: the decompressed length in 32 bits, then one frame
+//! - lz4: the number of blocks in 32 bits; for each block its decompressed and its compressed length;
+//!   then the blocks, each of which uses the previous ones as dictionary
+//!
+//! A peer's claims are not trusted: a segment never becomes longer than the bound of an uncompressed
+//! one, and memory is allocated only for what the format could produce from the bytes received; for
+//! messages, only when the caller [allows](crate::Opener::allow) it.
 //!
 //! Sources: `src/msg/async/compression_onwire.cc`, `src/msg/async/frames_v2.cc`, `src/compressor/*`.
 
@@ -29,20 +30,20 @@ use crate::Misbehaviour;
 use crate::inflate::Inflater;
 use crate::method::Method;
 
-/// What a side wants compressed.
+/// The compression that a side wants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compression {
-    /// Acceptable methods, the best first. The client's order decides.
+    /// Accepted methods, the best first. The client's order decides.
     pub methods: Vec<Method>,
-    /// Frames that are shorter in all are left as they are, in bytes (`ms_osd_compress_min_size`).
+    /// Frames with fewer bytes in total are not compressed (`ms_osd_compress_min_size`).
     pub frame_len_min: usize,
-    /// Whether encrypted connections are compressed as well (`ms_compress_secure`): the length of what is
-    /// encrypted then tells something about it.
+    /// Whether encrypted connections are compressed too (`ms_compress_secure`): the length of the
+    /// ciphertext then reveals something about the plaintext.
     pub secure: bool,
 }
 
 impl Compression {
-    /// Ceph's default for the shortest frame.
+    /// Ceph's default of `frame_len_min`.
     pub const FRAME_LEN_MIN: usize = 1024;
 }
 
@@ -87,13 +88,13 @@ impl Decode for CompressionDone {
     }
 }
 
-/// Stock's default levels (`compressor_zlib_level`, `compressor_zstd_level`).
+/// The default levels of stock Ceph (`compressor_zlib_level`, `compressor_zstd_level`).
 const ZLIB_LEVEL: u32 = 5;
 const ZSTD_LEVEL: i32 = 1;
-/// What stands in front of a DEFLATE stream: which program made it, which nobody looks at.
+/// The byte in front of a DEFLATE stream: it identifies the compressor and is ignored by readers.
 const ZLIB_MARK: u8 = 0;
 
-/// Compresses a segment; `None` if that is impossible, and the frame goes out as it is.
+/// Compresses a segment; `None` if that is impossible, and the frame is sent uncompressed.
 pub(crate) fn compress(method: Method, plain: &[u8]) -> Option<Vec<u8>> {
     if plain.is_empty() {
         return Some(Vec::new());
@@ -123,12 +124,12 @@ pub(crate) fn compress(method: Method, plain: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// The longest form that a segment of `len` bytes takes when it does not let itself be compressed, and some.
+/// An upper bound of the compressed form of a segment of `len` bytes that is incompressible.
 pub(crate) fn len_max(len: u32) -> u32 {
     (len / 4).saturating_add(len).saturating_add(1024)
 }
 
-/// Decompresses a segment, to at most `max` bytes.
+/// Decompresses a segment to at most `max` bytes.
 pub(crate) fn decompress(method: Method, packed: &[u8], max: usize) -> Result<Bytes, Misbehaviour> {
     if packed.is_empty() {
         return Ok(Bytes::new());
@@ -177,7 +178,7 @@ mod tests {
         }
     }
 
-    /// Claims of gigabytes in a few bytes: refused, and nothing is taken for them.
+    /// Claims of gigabytes in a few bytes are refused, and no memory is allocated for them.
     #[test]
     fn claims_are_not_believed() {
         let huge = usize::MAX >> 1;
@@ -199,7 +200,7 @@ mod tests {
         assert!(decompress(Method::Lz4, &block(u32::MAX, 1, 1), huge).is_err());
     }
 
-    /// Stock programs compress each buffer of a list by itself, with those before it as dictionary.
+    /// Stock programs compress each buffer of a list separately, with the previous ones as dictionary.
     #[test]
     fn lz4_blocks_refer_to_those_before() {
         let parts = [text(1000), text(2000), text(70_000)];
@@ -230,7 +231,7 @@ mod tests {
     }
 
     proptest! {
-        /// Noise and damaged segments end in an error or in no more than is allowed.
+        /// Noise and damaged segments yield an error or no more bytes than allowed.
         #[test]
         fn damage_does_no_harm(
             method in prop::sample::select(&Method::ALL[..]),

@@ -1,5 +1,5 @@
-//! The payloads of the handshake's frames that nobody outside sees. (Those of the session are in
-//! `session.rs`.)
+//! The payloads of the handshake's frames that are not visible outside of this crate. (The session's
+//! payloads are in `session.rs`.)
 
 use az::SaturatingAs as _;
 use bytes::Bytes;
@@ -7,18 +7,19 @@ use loligo_wire::{Decode, DecodeError, Encode, EntityAddr, EntityType, GlobalId,
 
 /// The fixed start of a banner.
 pub(crate) const BANNER_PREFIX: &[u8; 8] = b"ceph v2\n";
-/// Bytes of a banner's payload as all releases send it. A longer one may come one day; what is appended is
-/// skipped.
+/// Bytes of a banner's payload as all releases send it. A longer one is accepted; the additional bytes
+/// are ignored.
 const BANNER_PAYLOAD_LEN: u16 = 16;
-/// A longer banner payload than this is nonsense.
+/// The longest accepted banner payload.
 pub(crate) const BANNER_PAYLOAD_LEN_MAX: u16 = 1024;
 
-/// The msgr2 feature bit of msgr2.1.
+/// The msgr2 feature bit of revision msgr2.1.
 pub(crate) const FEATURE_REVISION_1: u64 = 1;
-/// That of compression on the wire: whoever has it exchanges requests for it after authentication.
+/// The msgr2 feature bit of compression: peers that both have it exchange compression requests after
+/// authentication.
 pub(crate) const FEATURE_COMPRESSION: u64 = 2;
 
-/// The banner: the prefix, the payload's length in 16 bits, the payload.
+/// The banner: the prefix, the payload's length in 16 bits, and the payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Banner {
     pub(crate) supported: u64,
@@ -44,7 +45,7 @@ impl Banner {
     }
 }
 
-/// HELLO: what the sender is, and the receiver's address as the sender sees it.
+/// HELLO: the sender's entity type, and the receiver's address as the sender sees it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Hello {
     pub(crate) kind: EntityType,

@@ -1,4 +1,4 @@
-//! Secure mode's cipher, and the signature of the handshake.
+//! The cipher of secure mode, and the signature of the handshake.
 
 mod tail;
 
@@ -20,29 +20,29 @@ const NONCE_LEN: usize = 12;
 /// Bytes of a signature of the handshake.
 pub(crate) const SIGNATURE_LEN: usize = 32;
 
-/// One direction's cipher. It comes from AWS-LC, which is the fastest that a Rust program can have without
-/// unsafe code of its own.
+/// The cipher of one direction. It uses AWS-LC, the fastest implementation available to a Rust program
+/// without unsafe code of its own.
 ///
-/// A nonce is a fixed half (4 bytes) and a counter (8 bytes, little-endian), which goes up by one with each
-/// GCM message and wraps; the one from the connection secret is the first.
+/// A nonce consists of a fixed part (4 bytes) and a counter (8 bytes, little-endian) that is incremented
+/// with each GCM message and wraps; the first nonce comes from the connection secret.
 pub(crate) struct Gcm {
     key: LessSafeKey,
     tail: Tail,
     fixed: [u8; 4],
     counter: u64,
-    /// GCM messages that may still be made before the nonces repeat.
+    /// GCM messages that can be made before nonces repeat.
     left: u64,
 }
 
-/// The two directions as the client sees them. The server's are crossed.
+/// The two directions as the client sees them; the server uses them the other way round.
 pub(crate) struct GcmPair {
     pub(crate) client_rx: Gcm,
     pub(crate) client_tx: Gcm,
 }
 
 impl GcmPair {
-    /// The connection secret's first 40 bytes are the key, the nonce of what the client receives, and the
-    /// nonce of what it sends.
+    /// Splits the connection secret's first 40 bytes into the key, the nonce of the direction that the
+    /// client receives, and the nonce of the direction that it sends.
     pub(crate) fn new(connection_secret: &[u8]) -> Result<Self, CryptoError> {
         let short = CryptoError::ShortSecret(connection_secret.len());
         let (key, rest) = connection_secret.split_first_chunk::<KEY_LEN>().ok_or(short)?;
@@ -65,21 +65,21 @@ impl Gcm {
         }
     }
 
-    /// Encrypts `buf` in place and returns the tag that goes behind it.
+    /// Encrypts `buf` in place and returns the tag, which follows it.
     pub(crate) fn encrypt(&mut self, buf: &mut [u8]) -> Result<[u8; TAG_LEN], CryptoError> {
         let nonce = Nonce::assume_unique_for_key(self.next_nonce()?);
         let sealed = self.key.seal_in_place_separate_tag(nonce, Aad::empty(), buf);
-        // It fails only beyond 64 GiB, which no frame reaches.
+        // It fails only above 64 GiB, a length that no frame reaches.
         let tag = sealed.map_err(|_| CryptoError::Tag)?;
         tag.as_ref().try_into().map_err(|_| CryptoError::Tag)
     }
 
-    /// Encrypts into `to`, as one message: what stands in its first `front_len` bytes, then `data` from where
-    /// it lies, zeros up to a whole block, and `end`. The tag goes behind it.
+    /// Encrypts into `to`, as one message: the first `front_len` bytes of `to`, then `data` from its
+    /// place, zeros up to a whole block, and `end`. The tag follows.
     ///
     /// # Panics
-    /// If `front_len` or the length of `end` is no multiple of a block's, or `to` is not as long as all of
-    /// it.
+    /// If `front_len` or the length of `end` is not a multiple of the block length, or if the length of
+    /// `to` does not match.
     pub(crate) fn encrypt_apart(
         &mut self,
         front_len: usize,
@@ -95,8 +95,8 @@ impl Gcm {
         let sealed = &mut behind[..whole.len() + TAG_LEN];
         let done = self.key.seal_in_place_scatter(unique, Aad::empty(), front, whole, sealed);
         done.map_err(|_| CryptoError::Tag)?;
-        // The cipher takes two pieces, and there are more: the last few blocks come behind what is a whole
-        // message for it.
+        // The cipher accepts two pieces, but there are more: the last few blocks are added to what is a
+        // complete message for the cipher.
         let blocks = &mut behind[whole.len()..];
         let tag = *blocks.first_chunk().expect("a tag was written there");
         let (blocks, place) = blocks.split_at_mut(rest.len().next_multiple_of(BLOCK_LEN) + end.len());
@@ -125,14 +125,15 @@ impl Gcm {
     }
 }
 
-/// Says nothing of keys and nonces.
+/// Shows neither keys nor nonces.
 impl fmt::Debug for Gcm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Gcm")
     }
 }
 
-/// Signs one direction of the handshake: an HMAC-SHA-256 with the session key, or zeros without one.
+/// Signs one direction of the handshake: an HMAC-SHA-256 with the session key, or zeros if there is no
+/// key.
 pub(crate) fn sign(keys: &AuthKeys, transcript: &[u8]) -> [u8; SIGNATURE_LEN] {
     if keys.session_key.is_empty() {
         return [0; SIGNATURE_LEN];
@@ -149,7 +150,7 @@ mod tests {
     use super::*;
 
     proptest! {
-        /// As one message that was put together first.
+        /// The result equals that of one contiguous message.
         #[test]
         fn what_is_encrypted_from_apart_is_the_same(
             key: [u8; KEY_LEN],

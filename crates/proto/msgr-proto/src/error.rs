@@ -6,16 +6,16 @@ use thiserror::Error;
 
 use crate::{Method, Tag};
 
-/// Why a connection cannot go on. After one, close the socket: neither half is good for anything any more.
+/// Why a connection failed. The socket must be closed: neither half is usable any more.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ProtoError {
-    /// The peer speaks something that we do not, or asks for it.
+    /// The peer uses or requires something that is not supported here.
     #[error("unsupported peer: {0}")]
     Unsupported(#[from] Unsupported),
-    /// The peer breaks the protocol, or the bytes were damaged on their way.
+    /// The peer violates the protocol, or the bytes were damaged in transit.
     #[error("misbehaving peer: {0}")]
     Misbehaving(#[from] Misbehaviour),
-    /// The caller broke the call order or a bound that this crate documents.
+    /// The caller violated the call order or a documented bound.
     #[error("misused: {0}")]
     Misuse(#[from] Misuse),
     /// Secure mode failed.
@@ -26,75 +26,75 @@ pub enum ProtoError {
     Auth(#[from] AuthError),
 }
 
-/// What a well-behaved peer wants and this crate has not.
+/// A valid demand of the peer that this crate does not support.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Unsupported {
-    /// The first bytes are not msgr2's banner: the old messenger (whose banner starts with `ceph v027`) or no
-    /// Ceph at all.
+    /// The first bytes are not msgr2's banner: the peer is the old messenger (whose banner starts with
+    /// `ceph v027`) or not Ceph at all.
     #[error("it does not speak msgr2, its first bytes are {0:02x?}")]
     Banner([u8; 8]),
-    /// It does not know msgr2.1, which every release from 15.2.2 on does. Holds what it supports.
+    /// The peer does not support msgr2.1, as every release from 15.2.2 on does.
     #[error("it does not speak msgr2.1 (its msgr2 features are {supported:#x})")]
     Revision {
         /// The peer's msgr2 feature bits.
         supported: u64,
     },
-    /// It requires msgr2 features that we do not have.
+    /// The peer requires msgr2 features that are not supported here.
     #[error("it requires the msgr2 features {missing:#x}")]
     Required {
-        /// The bits.
+        /// The missing bits.
         missing: u64,
     },
-    /// The server, as it identified itself, lacks features that the client requires.
+    /// The server's ident lacks features that the client requires.
     #[error("it lacks the features {missing:#x}")]
     Features {
-        /// The bits.
+        /// The missing bits.
         missing: u64,
     },
-    /// It chose a way to compress that we do not know or did not offer.
+    /// The peer chose a compression method that is unknown or was not offered.
     #[error("it chose the compression method {0}")]
     Method(u32),
-    /// It chose a connection mode that we do not know or did not offer.
+    /// The peer chose a connection mode that is unknown or was not offered.
     #[error("it chose the connection mode {0}")]
     Mode(u32),
 }
 
-/// What no well-behaved peer does.
+/// A violation of the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Misbehaviour {
     /// The payload of a frame cannot be decoded.
     #[error("{tag:?} frame: {source}")]
     Payload {
-        /// The frame.
+        /// The frame's tag.
         tag: Tag,
-        /// What is wrong.
+        /// The decoding error.
         source: DecodeError,
     },
-    /// The banner's payload is shorter or much longer than it can be.
+    /// The length of the banner's payload is out of bounds.
     #[error("a banner with a payload of {0} bytes")]
     BannerLen(u16),
     /// A checksum does not match.
     #[error("the checksum of {what} is {actual:#010x}, expected {expected:#010x}")]
     Crc {
-        /// Which part of the frame.
+        /// The part of the frame.
         what: &'static str,
-        /// What the frame says.
+        /// The checksum in the frame.
         expected: u32,
-        /// What its bytes give.
+        /// The checksum of the received bytes.
         actual: u32,
     },
-    /// A frame with a tag that does not exist.
+    /// The frame's tag is unknown.
     #[error("unknown frame tag {0}")]
     UnknownTag(u8),
-    /// A frame that does not belong into this state of the connection.
+    /// The frame is not allowed in this state of the connection.
     #[error("unexpected {0:?} frame")]
     Unexpected(Tag),
-    /// A number of segments that is not 1 to 4, or more than the frame may have.
+    /// The number of segments is not 1 to 4, or exceeds what the frame may have.
     #[error("a {tag:?} frame of {segments} segments")]
     Segments {
-        /// The frame.
+        /// The frame's tag.
         tag: Tag,
-        /// How many it claims.
+        /// The number of segments in the preamble.
         segments: u8,
     },
     /// The last of several segments is empty: senders leave out empty segments at the end.
@@ -103,24 +103,24 @@ pub enum Misbehaviour {
     /// A segment's alignment is not a power of two.
     #[error("a segment aligned to {0}")]
     Alignment(u16),
-    /// A segment longer than we accept from this peer at this point.
+    /// The segment is longer than this peer may send in this state.
     #[error("segment {index} of a {tag:?} frame has {len} bytes, at most {max} are accepted")]
     TooLong {
-        /// The frame.
+        /// The frame's tag.
         tag: Tag,
-        /// Which segment, from 0.
+        /// The segment's index, from 0.
         index: u8,
-        /// Its length.
+        /// The segment's length.
         len: u32,
         /// The bound.
         max: u32,
     },
-    /// A compressed segment that cannot be decompressed to at most `max` bytes.
+    /// The compressed segment cannot be decompressed to at most `max` bytes.
     #[error("a segment of {len} bytes is no {method:?} of at most {max}")]
     Compressed {
-        /// How it should be compressed.
+        /// The compression method.
         method: Method,
-        /// Its length.
+        /// The segment's compressed length.
         len: usize,
         /// The bound.
         max: usize,
@@ -131,17 +131,17 @@ pub enum Misbehaviour {
     /// The late status says neither "complete" nor "aborted".
     #[error("late status {0:#04x}")]
     LateStatus(u8),
-    /// A message frame whose first segment is not a message header.
+    /// The first segment of a message frame does not have the length of a message header.
     #[error("a message header of {0} bytes")]
     HeaderLen(u32),
-    /// It opens or resumes a session without saying an address of its own.
+    /// The peer opens or resumes a session without an address of its own.
     #[error("a {0:?} frame without an address")]
     NoAddress(Tag),
-    /// Its signature does not match what was sent and received: someone sits in between, or it has another
-    /// key.
+    /// The peer's signature does not match the bytes sent and received: an attacker sits in between, or
+    /// the peer has another key.
     #[error("its signature of the handshake is wrong")]
     Signature,
-    /// It keeps the authentication going without end.
+    /// The peer prolongs the authentication beyond the bound.
     #[error("the authentication takes more than {max} bytes")]
     HandshakeTooLong {
         /// The bound.
@@ -149,17 +149,17 @@ pub enum Misbehaviour {
     },
 }
 
-/// What the caller did wrong.
+/// A misuse by the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum Misuse {
-    /// A command that does not fit the handshake's state, such as accepting when no client has identified
-    /// itself.
+    /// The command does not fit the handshake's state, for example `accept` before a client has
+    /// identified itself.
     #[error("{0} is not possible in this state")]
     State(&'static str),
-    /// A segment that is too long for its frame.
+    /// The segment is too long for its frame.
     #[error("a segment of {len} bytes, at most {max} can be sent")]
     TooLong {
-        /// Its length in bytes.
+        /// The segment's length in bytes.
         len: u64,
         /// The bound.
         max: u64,
@@ -169,18 +169,18 @@ pub enum Misuse {
 /// Why secure mode failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CryptoError {
-    /// The bytes are not what the peer encrypted, or it has another key.
+    /// The bytes differ from what the peer encrypted, or the peer has another key.
     #[error("a secure frame failed its authentication")]
     Tag,
-    /// The connection secret is too short to make keys of.
+    /// The connection secret is too short to derive keys from.
     #[error("the connection secret has {0} bytes, secure mode needs 40")]
     ShortSecret(usize),
-    /// All 2⁶⁴ nonces are used up; a new connection must be made.
+    /// All 2⁶⁴ nonces are used up; a new connection is needed.
     #[error("the connection has used up its nonces")]
     NoncesExhausted,
 }
 
-/// The frame `tag` has a payload that cannot be decoded.
+/// Returns the error for a frame with tag `tag` whose payload cannot be decoded.
 pub(crate) fn bad_payload(tag: Tag) -> impl Fn(DecodeError) -> ProtoError {
     move |source| Misbehaviour::Payload { tag, source }.into()
 }

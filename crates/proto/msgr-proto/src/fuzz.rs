@@ -1,4 +1,4 @@
-//! What fuzzers and the corpus test call: bytes in, and no panic whatever they are.
+//! Entry points of the fuzzers and of the corpus test: any input bytes, and never a panic.
 
 use bytes::Bytes;
 use loligo_cephx::handshake::{
@@ -14,8 +14,8 @@ use crate::{
     ServerIdent, Tag,
 };
 
-/// An open session in crc mode. `data`: how long the pieces are in which the rest arrives (0: all at once),
-/// the frames.
+/// Reads an open session in crc mode. `data`: one byte with the length of the pieces in which the rest
+/// arrives (0: all at once), then the frames.
 pub fn frames(data: &[u8]) {
     let Some((piece_len, stream)) = data.split_first() else { return };
     let mut opener = Opener::plain();
@@ -28,8 +28,8 @@ pub fn frames(data: &[u8]) {
     }
 }
 
-/// An open session in secure mode with a peer that has the keys and means ill. `data`: frames, each as its
-/// tag, the lengths of its four segments (one byte each), and the segments.
+/// Reads an open session in secure mode from a malicious peer that has the keys. `data`: frames, each as
+/// its tag, the lengths of its four segments (one byte each), and the segments.
 pub fn secure_frames(data: &[u8]) {
     let (Ok(ours), Ok(theirs)) = (GcmPair::new(&[7; 64]), GcmPair::new(&[7; 64])) else { return };
     let (mut sealer, mut opener) = (Sealer::plain(), Opener::plain());
@@ -56,9 +56,9 @@ pub fn secure_frames(data: &[u8]) {
     }
 }
 
-/// An open session with a peer that was told to compress and means ill. `data`: which method, then frames,
-/// each as its tag, a byte whose bit 0 says whether the segments are to be compressed or stand there as they
-/// are to be sent, the lengths of the four segments (one byte each), and the segments.
+/// Reads an open session from a malicious peer with which compression was agreed. `data`: the method,
+/// then frames, each as its tag, a byte whose bit 0 tells whether the segments are to be compressed here
+/// (1) or are sent as they are (0), the lengths of the four segments (one byte each), and the segments.
 pub fn compressed_frames(data: &[u8]) {
     let Some((method, mut rest)) = data.split_first() else { return };
     let method = Method::ALL[usize::from(*method) % Method::ALL.len()];
@@ -87,8 +87,8 @@ pub fn compressed_frames(data: &[u8]) {
     }
 }
 
-/// A handshake. `data`: bit 0 of the first byte says whether we are the server, bit 1 whether to go for
-/// secure mode, the others where in the list of commands to begin; then as in [`frames`].
+/// Performs a handshake. `data`: bit 0 of the first byte selects the server's side, bit 1 secure mode,
+/// and the other bits where in the list of commands to begin; the rest is as in [`frames`].
 pub fn handshake(data: &[u8]) {
     let [flags, piece_len, stream @ ..] = data else { return };
     let local = Local {
@@ -122,7 +122,7 @@ fn pieces(stream: &[u8], len: u8) -> impl Iterator<Item = &[u8]> {
     stream.chunks(if len == 0 { stream.len().max(1) } else { len.into() })
 }
 
-/// Opens all frames; seals messages again and checks that they open as the same.
+/// Opens all frames; seals messages again and checks that the result opens to the same message.
 fn drain(opener: &mut Opener) -> Result<(), ProtoError> {
     while let Some(frame) = opener.next()? {
         let Frame::Message(msg) = frame else { continue };
@@ -138,7 +138,7 @@ fn drain(opener: &mut Opener) -> Result<(), ProtoError> {
     Ok(())
 }
 
-/// One of the commands that the event asks for.
+/// Issues one of the commands that the event allows, selected by `choice`.
 fn command(hs: &mut Handshake, event: &Event, choice: u8) -> Result<(), ProtoError> {
     match event {
         Event::Authenticated { identity: None, .. } | Event::Retry { .. } | Event::RetryGlobal { .. }
@@ -165,7 +165,7 @@ fn command(hs: &mut Handshake, event: &Event, choice: u8) -> Result<(), ProtoErr
     }
 }
 
-/// Authentication that is content with everybody, after one more question.
+/// Authentication that accepts every peer after one more round.
 struct Trusting(ConMode);
 
 impl Trusting {

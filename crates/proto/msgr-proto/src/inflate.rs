@@ -1,13 +1,14 @@
-//! Decompression in steps: how much memory the next one takes is known before it is taken.
+//! Decompression in steps: the memory that the next step uses is known before it is allocated.
 //!
-//! | method | what it becomes is known from | the most that a byte can stand for |
+//! | method | the decompressed length is known from | decompressed bytes per byte, at most |
 //! |---|---|---|
-//! | snappy | its beginning | 32: the longest copy takes 3 bytes for 64 |
-//! | zlib | nothing but the bytes themselves, so its room is doubled as it fills | 1032: a match takes two bits for 258 |
-//! | zstd | its beginning | 32,768: a block takes 4 bytes for 128 KiB |
-//! | lz4 | its beginning | 256: lengths grow by 255 with each byte |
+//! | snappy | the beginning | 32: the longest copy takes 3 bytes for 64 |
+//! | zlib | the end only: the buffer is doubled as it fills | 1032: a match takes two bits for 258 |
+//! | zstd | the beginning | 32,768: a block takes 4 bytes for 128 KiB |
+//! | lz4 | the beginning | 256: lengths grow by 255 with each byte |
 //!
-//! A claim beyond that is no sender's, and refused before anything is taken for it.
+//! A claim above these ratios cannot come from a valid sender, and is refused before memory is
+//! allocated.
 
 use std::fmt;
 use std::io;
@@ -20,16 +21,16 @@ use zstd::stream::raw::{Decoder, InBuffer, Operation as _, OutBuffer};
 
 use crate::{Method, Misbehaviour};
 
-/// What one step makes at most of methods that can stop.
+/// The most bytes that one step produces, for methods that can be interrupted.
 const STEP_MAX: usize = 4 << 20;
-/// The first room of what does not say how long it becomes.
+/// The first buffer size for a method that does not state the decompressed length.
 const ROOM_MIN: usize = 64 << 10;
-/// How far back a zstd frame may refer, as a power of two in bytes: what all levels but the three slowest do.
-/// A decoder takes that much memory for a frame that claims it.
+/// How far back a zstd frame may refer, as a power of two in bytes: enough for all levels but the three
+/// slowest. A decoder allocates that much memory for a frame that claims it.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 
 impl Method {
-    /// The most that one byte of it can stand for, and some.
+    /// An upper bound of the bytes that one compressed byte can represent.
     const fn ratio_max(self) -> u64 {
         match self {
             Self::Snappy => 32,
@@ -40,23 +41,23 @@ impl Method {
     }
 }
 
-/// A segment on its way from what travelled to what it was.
+/// A segment that is being decompressed.
 pub(crate) struct Inflater {
     method: Method,
     work: Work,
     packed_len: usize,
     max: usize,
-    /// What it becomes; of zlib, what it becomes at most.
+    /// The decompressed length; for zlib, its upper bound.
     len: usize,
-    /// What is taken in already.
+    /// Compressed bytes consumed so far.
     read: usize,
-    /// What is made already.
+    /// Bytes produced so far.
     made: usize,
     plain: Vec<u8>,
 }
 
 enum Work {
-    /// One step.
+    /// Decompressed in one step.
     Whole,
     Deflate(Box<Decompress>),
     Zstd(Box<Decoder<'static>>),
@@ -64,24 +65,24 @@ enum Work {
 }
 
 impl Inflater {
-    /// Begins with a segment that may become at most `max` bytes.
+    /// Begins with a segment that may be decompressed to at most `max` bytes.
     pub(crate) fn new(method: Method, packed: &[u8], max: usize) -> Result<Self, Misbehaviour> {
         let refused = Misbehaviour::Compressed { method, len: packed.len(), max };
         let (len, read, work) = begin(method, packed, max).ok_or(refused)?;
         Ok(Self { method, work, packed_len: packed.len(), max, len, read, made: 0, plain: Vec::new() })
     }
 
-    /// Bytes of memory after the next step.
+    /// Bytes of memory used after the next step.
     pub(crate) fn next_len(&self) -> usize {
         self.with_window(self.room())
     }
 
-    /// Bytes of memory at the end, or more.
+    /// An upper bound of the bytes of memory used at the end.
     pub(crate) fn whole_len(&self) -> usize {
         self.with_window(self.len)
     }
 
-    /// The decoder of zstd keeps a copy of what may be referred to.
+    /// Adds the zstd decoder's copy of the window that may be referred to.
     fn with_window(&self, room: usize) -> usize {
         match self.work {
             Work::Zstd(_) => room + room.min(1 << ZSTD_WINDOW_LOG_MAX),
@@ -89,8 +90,8 @@ impl Inflater {
         }
     }
 
-    /// The length of `plain` in the next step. Where the end shows itself only in the bytes, one more than
-    /// there may be.
+    /// The length of `plain` in the next step. If only the bytes show where the end is, one more than
+    /// the decompressed length.
     fn room(&self) -> usize {
         match self.work {
             Work::Done | Work::Whole => self.len,
@@ -100,7 +101,8 @@ impl Inflater {
         }
     }
 
-    /// Goes on, within [`Inflater::next_len`]; `packed` is what it began with. The bytes when they are whole.
+    /// Performs one step, within [`Inflater::next_len`]; `packed` is the same segment as in `new`.
+    /// Returns the bytes once they are complete.
     pub(crate) fn step(&mut self, packed: &[u8]) -> Result<Option<Bytes>, Misbehaviour> {
         self.try_step(packed).ok_or(Misbehaviour::Compressed {
             method: self.method,
@@ -120,7 +122,7 @@ impl Inflater {
             .map(|plain| Some(plain.into()));
         }
         if self.plain.is_empty() {
-            // Memory that nobody has touched yet is none.
+            // Zeroed memory that has not been touched is not resident yet.
             self.plain = vec![0; room];
         } else {
             self.plain.resize(room, 0);
@@ -151,7 +153,7 @@ impl Inflater {
     }
 }
 
-/// What a segment becomes (at most), where its bytes begin, and how.
+/// The decompressed length (or its upper bound), the offset of the compressed bytes, and the decoder.
 fn begin(method: Method, packed: &[u8], max: usize) -> Option<(usize, usize, Work)> {
     let most = packed.len() as u64 * method.ratio_max();
     let (len, read, work) = match method {
@@ -176,7 +178,7 @@ fn begin(method: Method, packed: &[u8], max: usize) -> Option<(usize, usize, Wor
 fn deflate(inflate: &mut Decompress, packed: &[u8], target: &mut [u8]) -> io::Result<(usize, usize, bool)> {
     let before = (inflate.total_in(), inflate.total_out());
     let status = inflate.decompress(packed, target, FlushDecompress::None)?;
-    // Both fit: they are parts of slices.
+    // Both fit `usize`: they are lengths of parts of slices.
     let read = (inflate.total_in() - before.0).saturating_as::<usize>();
     let made = (inflate.total_out() - before.1).saturating_as::<usize>();
     Ok((read, made, status == Status::StreamEnd))
@@ -189,7 +191,7 @@ fn unzstd(decoder: &mut Decoder<'_>, packed: &[u8], target: &mut [u8]) -> io::Re
     Ok((from.pos(), to.pos(), missing == 0))
 }
 
-/// What the blocks become in all, if each can.
+/// The sum of the blocks' decompressed lengths, if each length is possible.
 fn lz4_len(packed: &[u8]) -> Option<u64> {
     let lens: Vec<(u32, u32)> = Reader::new(packed).get().ok()?;
     let can =
@@ -229,8 +231,7 @@ mod tests {
     use super::*;
     use crate::compression::compress;
 
-    /// What a sender can make of nothing but zeros, which nothing shortens more, is taken; and one claim more
-    /// is not.
+    /// Zeros, which compress best, are accepted with every method.
     #[test]
     fn the_most_that_a_sender_makes_is_taken() {
         let plain = vec![0; 8 << 20];

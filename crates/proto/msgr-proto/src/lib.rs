@@ -1,6 +1,6 @@
 //! msgr2 sessions and frames, without I/O.
 //!
-//! A connection has two lives, and so two types:
+//! A connection has two phases, each with its own type:
 //!
 //! ```text
 //!  bytes in ──► Handshake ──► bytes out          Established ─┬─► Opener:  bytes in ──► frames
@@ -8,18 +8,19 @@
 //! ```
 //!
 //! A [`Handshake`] (client or server) exchanges banners, authenticates through the traits of
-//! [`loligo_cephx::handshake`], and opens or resumes a session; its type's documentation says what is called
-//! in which order. It ends in an [`Established`]: the two halves of the connection, which share nothing, so
-//! that the task that writes and the task that reads need no lock between them.
+//! [`loligo_cephx::handshake`], and opens or resumes a session; its documentation states the order of
+//! calls. It ends in an [`Established`]: the two halves of the connection. They share nothing, so the
+//! writing task and the reading task need no lock between them.
 //!
-//! What this crate refuses to do: it owns no socket, no clock and no queue; it does not number, acknowledge,
-//! keep or repeat messages (the messenger does, because that outlives a connection); it speaks neither the
-//! old messenger's protocol nor msgr2.0. Frames are [compressed](Compression) if both sides were told to.
+//! The crate owns no socket, no clock and no queue. It does not number, acknowledge, store or repeat
+//! messages: the messenger does, because that outlives a connection. It supports neither the old
+//! messenger's protocol nor msgr2.0. Frames are [compressed](Compression) if both sides are configured
+//! to do so.
 //!
-//! A peer's bytes never panic and never allocate what they merely claim: see [`Limits`] and
-//! [`Opener::spare`].
-// Numbers from peers: none is cut off or changes its sign unseen. What must be is written as such (crate
-// `az`).
+//! Input from a peer never causes a panic, and a length that is only claimed never causes an allocation:
+//! see [`Limits`] and [`Opener::spare`].
+// Integers that come from peers are never truncated, wrapped or reinterpreted implicitly: conversions
+// that may lose bits are explicit (crate `az`).
 #![cfg_attr(
     not(test),
     warn(clippy::cast_possible_truncation, clippy::cast_possible_wrap, clippy::cast_sign_loss)

@@ -1,20 +1,21 @@
 //! Bounds on what is read from a peer.
 
-/// The longest segment that is read from a peer before it has authenticated itself, and of any frame but a
-/// message after that. Tickets and authorizers are a few KiB.
+/// The longest segment accepted from a peer before authentication, and afterwards of every frame except
+/// messages. Tickets and authorizers have a few KiB.
 pub(crate) const CONTROL_SEGMENT_MAX: u32 = 64 << 10;
 
-/// Bytes of handshake that are kept for signing, in each direction. A refused client may try other methods,
-/// but not without end.
+/// Bytes of the handshake that are stored for signing, in each direction. A refused client may try other
+/// methods, but not endlessly.
 pub(crate) const TRANSCRIPT_MAX: usize = 256 << 10;
 
-/// The most that is reserved for a frame before its bytes arrive.
+/// The most memory reserved for a frame before its bytes arrive.
 pub(crate) const RESERVE_MAX: usize = 8 << 20;
 
-/// How long the parts of a message from an authenticated peer may be, in bytes.
+/// The maximum lengths of the parts of a message from an authenticated peer, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The front. The longest that exist hold a full OSD map (some tens of MiB in clusters of 10,000 OSDs).
+    /// The front. The longest known ones hold a full OSD map (some tens of MiB in clusters of 10,000
+    /// OSDs).
     pub front_len_max: u32,
     /// The middle.
     pub middle_len_max: u32,

@@ -1,6 +1,6 @@
-//! Ways to compress.
+//! Compression methods.
 
-/// A way to compress (`Compressor::CompressionAlgorithm`).
+/// A compression method (`Compressor::CompressionAlgorithm`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum Method {
@@ -8,14 +8,14 @@ pub enum Method {
     Snappy = 1,
     /// DEFLATE: slow.
     Zlib = 2,
-    /// Zstandard: in between, compresses most.
+    /// Zstandard: of medium speed, compresses most.
     Zstd = 3,
     /// LZ4: fast.
     Lz4 = 4,
 }
 
 impl Method {
-    /// All there are.
+    /// All methods.
     pub const ALL: [Self; 4] = [Self::Snappy, Self::Zlib, Self::Zstd, Self::Lz4];
 
     /// Ceph's name, as in `ms_osd_compression_algorithm`.
@@ -28,7 +28,7 @@ impl Method {
         }
     }
 
-    /// The method of that name.
+    /// Returns the method with this name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|method| method.name() == name)
     }

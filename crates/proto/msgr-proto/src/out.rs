@@ -1,4 +1,4 @@
-//! Bytes on their way to the socket.
+//! The buffer of bytes that wait to be written to the socket.
 
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -6,17 +6,17 @@ use std::io::IoSlice;
 use bytes::Bytes;
 use loligo_wire::crc::crc32c;
 
-/// Small bytes up to this many are kept for reuse when everything was written.
+/// Capacity of the small buffer that is kept for reuse when everything has been written.
 const KEEP_CAPACITY_MAX: usize = 256 << 10;
 
-/// How far long data is summed ahead of the socket: little enough that a core's own cache still holds it when
-/// the socket copies it, and as much as a write should bring.
+/// How far ahead of the socket long data is summed: little enough that a core's own cache still holds
+/// the data when the socket copies it, and as much as one write should contain.
 const SUM_AHEAD: usize = 512 << 10;
 
-/// Sealed frames on their way to one vectored write.
+/// Sealed frames that wait for a vectored write.
 ///
-/// Small things (preambles, headers, fronts, checksums) are copied one behind the other into one buffer,
-/// which is reused once everything was written; large things are kept as the [`Bytes`] they are and named in
+/// Small parts (preambles, headers, fronts, checksums) are copied one behind the other into one buffer,
+/// which is reused once everything has been written. Large parts are kept as [`Bytes`] and inserted in
 /// between:
 ///
 /// ```text
@@ -24,47 +24,47 @@ const SUM_AHEAD: usize = 512 << 10;
 /// pieces:                          ^ data (before: 98)                      ^ data (before: 130)
 /// ```
 ///
-/// The data of a long frame is summed piece by piece, just before it is written; its epilogue, which brings
-/// the sum, is complete by the time its turn comes.
+/// The data of a long frame is summed piece by piece, just before it is written; its epilogue, which
+/// contains the checksum, is complete when it is due.
 ///
-/// It does not bound itself: whoever seals looks at [`OutBuf::len`] first.
+/// The buffer has no bound: the caller checks [`OutBuf::len`] before it seals more frames.
 #[derive(Debug, Default)]
 pub struct OutBuf {
-    /// Small bytes; those before `start` are written.
+    /// Small bytes; those before `start` have been written.
     small: Vec<u8>,
     start: usize,
     pieces: VecDeque<Piece>,
-    /// Small bytes behind the last piece: `small.len() - start` less the sum of all `before`.
+    /// Small bytes behind the last piece: `small.len() - start` minus the sum of all `before`.
     tail: usize,
-    /// Bytes not written yet, of both sorts.
+    /// Bytes not written yet, small and large.
     len: usize,
-    /// Epilogues that wait for the sum of the data in front of them.
+    /// Epilogues that wait for the checksum of the data in front of them.
     unsettled: usize,
-    /// The sum so far of the data in front of the first of those.
+    /// The checksum so far of the data in front of the first waiting epilogue.
     crc: Option<u32>,
 }
 
 #[derive(Debug)]
 struct Piece {
-    /// How many small bytes go between the previous piece and this one.
+    /// The number of small bytes between the previous piece and this one.
     before: usize,
     bytes: Bytes,
     sum: Sum,
 }
 
-/// What a piece has to do with a sum that is made late.
+/// The role of a piece in a checksum that is computed late.
 #[derive(Debug)]
 enum Sum {
-    /// Nothing.
+    /// None.
     Done,
-    /// The last `left` bytes are not summed yet and must not be written.
+    /// Data whose last `left` bytes are not summed yet and must not be written.
     Wanted { left: usize },
-    /// The piece, empty so far, is to become these bytes, with the sum at this index.
+    /// A still empty piece that will become these bytes, with the checksum at this index.
     Epilogue { bytes: Box<[u8]>, crc_at: usize },
 }
 
 impl Piece {
-    /// Large bytes that may be written.
+    /// The large bytes that may be written.
     fn ready(&self) -> &[u8] {
         match self.sum {
             Sum::Wanted { left } => &self.bytes[..self.bytes.len() - left],
@@ -88,16 +88,16 @@ impl OutBuf {
         self.len
     }
 
-    /// Whether everything was written.
+    /// Whether everything has been written.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Names the bytes to write next, in order, in as many of `slices` as are needed or there; returns how
-    /// many were set: none only if the buffer is empty. Of data that is summed late, at least 512 KiB are
-    /// named or all there is.
+    /// Fills `slices` with the bytes to write next, in order, and returns the number of slices set; it
+    /// is 0 only if the buffer is empty. Of data that is summed late, at least 512 KiB are included, or
+    /// all there is.
     ///
-    /// After the write call [`OutBuf::advance`] with the number of bytes it took.
+    /// After the write call [`OutBuf::advance`] with the number of bytes written.
     pub fn io_slices<'a>(&'a mut self, slices: &mut [IoSlice<'a>]) -> usize {
         if self.unsettled > 0 {
             self.sum_until(SUM_AHEAD);
@@ -123,10 +123,10 @@ impl OutBuf {
         set
     }
 
-    /// Forgets the next `n` bytes, which were written.
+    /// Removes the next `n` bytes, which have been written.
     ///
     /// # Panics
-    /// If there are not that many.
+    /// If there are fewer than `n` bytes.
     pub fn advance(&mut self, n: usize) {
         assert!(n <= self.len, "advanced by {n} of {} bytes", self.len);
         self.len -= n;
@@ -151,7 +151,7 @@ impl OutBuf {
         self.reuse_small();
     }
 
-    /// Sums late data until this many bytes can be written, or all.
+    /// Computes late checksums until `enough` bytes can be written, or all.
     fn sum_until(&mut self, enough: usize) {
         let mut ready = 0;
         for piece in &mut self.pieces {
@@ -184,7 +184,7 @@ impl OutBuf {
         }
     }
 
-    /// Takes everything out as one buffer, for callers that are not in a hurry.
+    /// Removes everything and returns it as one buffer, for callers for which speed does not matter.
     pub fn take(&mut self) -> Bytes {
         self.sum_until(usize::MAX);
         let mut all = Vec::with_capacity(self.len);
@@ -199,19 +199,19 @@ impl OutBuf {
         all.into()
     }
 
-    /// Appends small bytes, by copying them.
+    /// Appends bytes to the small buffer by copying them.
     pub(crate) fn copy(&mut self, bytes: &[u8]) {
         self.small.extend_from_slice(bytes);
         self.grew(bytes.len());
     }
 
-    /// Appends large bytes, without copying them.
+    /// Appends a large piece without copying it.
     pub(crate) fn push(&mut self, bytes: Bytes) {
         self.push_piece(bytes, Sum::Done);
     }
 
-    /// Appends the data of a frame without copying it, and then `epilogue`, into which the sum of the data is
-    /// written at `crc_at`, before it leaves.
+    /// Appends the data of a frame without copying it, and then `epilogue`; the checksum of the data is
+    /// stored at its index `crc_at` before it is written.
     pub(crate) fn push_summed_late(&mut self, data: &[Bytes], epilogue: &[u8], crc_at: usize) {
         for buf in data.iter().filter(|buf| !buf.is_empty()) {
             self.push_piece(buf.clone(), Sum::Wanted { left: buf.len() });
@@ -227,7 +227,7 @@ impl OutBuf {
         self.pieces.push_back(Piece { before, bytes, sum });
     }
 
-    /// Lets `fill` append to the small bytes; returns what it returns.
+    /// Lets `fill` append to the small bytes; returns the result of `fill`.
     pub(crate) fn append_with<R>(&mut self, fill: impl FnOnce(&mut Vec<u8>) -> R) -> R {
         let before = self.small.len();
         let r = fill(&mut self.small);
@@ -240,8 +240,9 @@ impl OutBuf {
         self.len += n;
     }
 
-    /// Reuses the small buffer's written part: for free when nothing is left, else by moving the rest once
-    /// more than half of the buffer is written (so that each byte is moved about once at most).
+    /// Reuses the written part of the small buffer: for free if nothing is left; else by moving the rest
+    /// once more than half of the buffer has been written (so that each byte is moved about once at
+    /// most).
     fn reuse_small(&mut self) {
         if self.start == self.small.len() {
             self.small.clear();
@@ -265,9 +266,9 @@ mod tests {
     enum Op {
         Copy(usize),
         Push(usize),
-        /// Data of so many bytes in two buffers, and an epilogue of so many.
+        /// Data of the first length in two buffers, and an epilogue of the second length.
         Late(usize, usize),
-        /// Write with this many slices, and be told that a part of it was taken.
+        /// Writes with this many slices, of which a part is accepted.
         Write(usize, prop::sample::Index),
     }
 
@@ -275,14 +276,14 @@ mod tests {
         prop_oneof![
             4 => (1..300_usize).prop_map(Op::Copy),
             4 => (1..5000_usize).prop_map(Op::Push),
-            // Long, so seldom.
+            // Long, and therefore rare.
             1 => (0..3 * SUM_AHEAD, 4..20_usize).prop_map(|(data, epilogue)| Op::Late(data, epilogue)),
             4 => (1..6_usize, any::<prop::sample::Index>()).prop_map(|(n, part)| Op::Write(n, part)),
         ]
     }
 
     proptest! {
-        /// Against a plain queue of bytes.
+        /// Compares the buffer with a plain queue of bytes.
         #[test]
         fn bytes_come_out_in_order(ops in prop::collection::vec(any_op(), 0..100)) {
             let mut out = OutBuf::new();
@@ -322,7 +323,7 @@ mod tests {
         }
     }
 
-    /// A connection that never catches up reuses its buffer all the same.
+    /// A connection that never catches up still reuses its buffer.
     #[test]
     fn small_bytes_do_not_pile_up() {
         let mut out = OutBuf::new();

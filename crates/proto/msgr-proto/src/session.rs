@@ -1,4 +1,4 @@
-//! What the peers tell each other to open or resume a session, and what the handshake ends in.
+//! The payloads that open or resume a session, and the result of the handshake.
 
 use loligo_cephx::handshake::{ConMode, Identity};
 use loligo_wire::{
@@ -7,25 +7,25 @@ use loligo_wire::{
 
 use crate::{Opener, OutBuf, Sealer};
 
-/// Set in an ident's flags by the side that gives up a session together with its connection
+/// Flag in an ident: the side gives the session up together with its connection
 /// (`CEPH_MSG_CONNECT_LOSSY`).
 pub const FLAG_LOSSY: u64 = 1;
 
-/// A client opens a session (CLIENT_IDENT).
+/// Opens a session; sent by the client (CLIENT_IDENT).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientIdent {
     /// The client's addresses. Must not be empty: stock servers refuse that.
     pub addrs: EntityAddrVec,
-    /// The address that the client thinks it talks to. A stock server closes the connection if it is not one
-    /// of its own, nonce included.
+    /// The address that the client assumes to be the server's. A stock server closes the connection if
+    /// it is not one of its own, nonce included.
     pub target_addr: EntityAddr,
-    /// The number in the client's name: a client's global id, an OSD's number; −1 is "none yet".
+    /// The number in the client's name: a client's global id, an OSD's number; −1 if there is none yet.
     pub gid: i64,
     /// Counts the client's connections; the highest wins.
     pub global_seq: u64,
-    /// Features that the client has (`CEPH_FEATURE_*`).
+    /// Features that the client supports (`CEPH_FEATURE_*`).
     pub supported_features: u64,
-    /// Features that it requires of the server.
+    /// Features that the client requires of the server.
     pub required_features: u64,
     /// [`FLAG_LOSSY`].
     pub flags: u64,
@@ -61,21 +61,21 @@ impl Decode for ClientIdent {
     }
 }
 
-/// A server accepts a session (SERVER_IDENT).
+/// Accepts a session; sent by the server (SERVER_IDENT).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ServerIdent {
-    /// The server's addresses. A stock client closes the connection if the one it connected to is not among
-    /// them.
+    /// The server's addresses. A stock client closes the connection if the address it connected to is
+    /// not among them.
     pub addrs: EntityAddrVec,
     /// The number in the server's name: an OSD's number, a monitor's rank.
     pub gid: i64,
     /// The server's own count of connections.
     pub global_seq: u64,
-    /// Features that the server has.
+    /// Features that the server supports.
     pub supported_features: u64,
-    /// Features that it requires of the client.
+    /// Features that the server requires of the client.
     pub required_features: u64,
-    /// [`FLAG_LOSSY`]: what both sides do from now on.
+    /// [`FLAG_LOSSY`]: decides for both sides.
     pub flags: u64,
     /// The server's random number for a lossless session; 0 for a lossy one.
     pub cookie: u64,
@@ -107,20 +107,21 @@ impl Decode for ServerIdent {
     }
 }
 
-/// A client resumes a lossless session (SESSION_RECONNECT).
+/// Resumes a lossless session; sent by the client (SESSION_RECONNECT).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reconnect {
-    /// The client's addresses: with the cookies they say which session.
+    /// The client's addresses; together with the cookies they identify the session.
     pub addrs: EntityAddrVec,
     /// The client's cookie of that session.
     pub client_cookie: u64,
     /// The server's cookie of that session.
     pub server_cookie: u64,
-    /// Counts the client's connections; a server that knows a higher one answers [`Event::RetryGlobal`].
+    /// Counts the client's connections; a server that knows a higher count answers
+    /// [`Event::RetryGlobal`].
     ///
     /// [`Event::RetryGlobal`]: crate::Event::RetryGlobal
     pub global_seq: u64,
-    /// Counts the session's connections; a server that knows a higher one answers [`Event::Retry`].
+    /// Counts the session's connections; a server that knows a higher count answers [`Event::Retry`].
     ///
     /// [`Event::Retry`]: crate::Event::Retry
     pub connect_seq: u64,
@@ -152,56 +153,57 @@ impl Decode for Reconnect {
     }
 }
 
-/// How the session came about.
+/// How the session was established.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Session {
-    /// A new one.
+    /// A new session.
     Opened {
-        /// What the client said.
+        /// The client's ident.
         client: ClientIdent,
-        /// What the server answered.
+        /// The server's ident.
         server: ServerIdent,
     },
-    /// One that goes on.
+    /// A resumed session.
     Resumed {
-        /// What the client asked for; on the server's side `msg_seq` is what the peer has received.
+        /// The client's request; on the server's side `msg_seq` is the newest message that the peer has
+        /// received.
         request: Reconnect,
         /// The newest message that the server has received.
         server_in_seq: u64,
     },
 }
 
-/// What is known of the peer at the end of the handshake, besides what it said in the session's idents.
+/// Facts about the peer that are known at the end of the handshake, in addition to the idents.
 #[derive(Clone, Debug)]
 pub struct PeerInfo {
-    /// What kind of program it is.
+    /// The peer's entity type.
     pub kind: EntityType,
-    /// On a server: who the client is, and what it may do. `None` on a client.
+    /// On a server: the client's identity and capabilities. `None` on a client.
     pub identity: Option<Identity>,
-    /// The client's global id, as the authentication gave it (on both sides).
+    /// The client's global id, assigned by the authentication (on both sides).
     pub global_id: GlobalId,
-    /// Our address as the peer sees it.
+    /// This side's address as the peer sees it.
     pub our_addr: EntityAddr,
-    /// How frames are protected.
+    /// The protection of frames.
     pub mode: ConMode,
 }
 
-/// A finished handshake: two halves without shared state, one for the task that writes and one for the task
-/// that reads.
+/// The result of a handshake: two halves without shared state, one for the writing task and one for the
+/// reading task.
 #[derive(Debug)]
 pub struct Established {
-    /// Makes the frames that we send.
+    /// Makes outgoing frames.
     pub sealer: Sealer,
-    /// Reads the frames that we receive. It may hold whole frames already: call [`Opener::next`] before
-    /// reading the socket.
+    /// Opens incoming frames. It may already hold complete frames: call [`Opener::next`] before reading
+    /// the socket.
     pub opener: Opener,
-    /// The end of the handshake that [`Handshake::poll_transmit`] has not given out. Goes before anything
-    /// that the sealer makes, so seal into it.
+    /// The end of the handshake that [`Handshake::poll_transmit`] has not returned. It must be sent
+    /// before any frame of the sealer, so seal frames into it.
     ///
     /// [`Handshake::poll_transmit`]: crate::Handshake::poll_transmit
     pub out: OutBuf,
-    /// Who the peer is.
+    /// The peer.
     pub peer: PeerInfo,
-    /// How the session came about.
+    /// How the session was established.
     pub session: Session,
 }

@@ -1,52 +1,52 @@
-//! What a frame is.
+//! Frame tags.
 
-/// What a frame is.
+/// The type of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum Tag {
-    /// Kind and addresses, both ways.
+    /// Entity type and address, in both directions.
     Hello = 1,
-    /// Client: opens the authentication.
+    /// Client: begins the authentication.
     AuthRequest,
-    /// Server: another method or mode, please.
+    /// Server: asks for another method or mode.
     AuthBadMethod,
-    /// Server: go on.
+    /// Server: continues the authentication.
     AuthReplyMore,
-    /// Client: goes on.
+    /// Client: continues the authentication.
     AuthRequestMore,
     /// Server: authenticated.
     AuthDone,
-    /// Both: the signature of the handshake so far.
+    /// Both: the signature of the handshake up to this point.
     AuthSignature,
     /// Client: opens a session.
     ClientIdent,
-    /// Server: accepts it.
+    /// Server: accepts the session.
     ServerIdent,
-    /// Server: refuses it, features are missing.
+    /// Server: refuses the session because features are missing.
     IdentMissingFeatures,
     /// Client: resumes a session.
     SessionReconnect,
-    /// Server: that session is gone.
+    /// Server: the session is unknown.
     SessionReset,
-    /// Server: stale connection count.
+    /// Server: the session's connection count is out of date.
     SessionRetry,
-    /// Server: stale global count.
+    /// Server: the client's global connection count is out of date.
     SessionRetryGlobal,
-    /// Server: resumed.
+    /// Server: the session is resumed.
     SessionReconnectOk,
-    /// Server: wait for my own connection to you.
+    /// Server: wait for the connection that the server is opening.
     Wait,
     /// A message.
     Message,
-    /// Are you there?
+    /// Asks whether the peer is alive.
     Keepalive2,
-    /// I am.
+    /// Answers `Keepalive2`.
     Keepalive2Ack,
-    /// Messages received.
+    /// Acknowledges received messages.
     Ack,
-    /// Client: which ways to compress it would take.
+    /// Client: names the compression methods that it accepts.
     CompressionRequest,
-    /// Server: the one to take, or none.
+    /// Server: chooses one of them, or none.
     CompressionDone,
 }
 
@@ -76,7 +76,7 @@ impl Tag {
         Self::CompressionDone,
     ];
 
-    /// The tag of this number, if there is one.
+    /// Returns the tag with this number, if there is one.
     pub(crate) fn from_code(code: u8) -> Option<Self> {
         let index = usize::from(code).wrapping_sub(1);
         Self::ALL.get(index).copied()

@@ -14,7 +14,7 @@ fn corpus(target: &str) -> Vec<(PathBuf, Vec<u8>)> {
     paths.map(|p| (p.clone(), fs::read(p).expect("the file can be read"))).collect()
 }
 
-/// Runs each file of the corpus, then changes, cuts and doubles parts of them.
+/// Runs `run` on each file of the corpus, then on copies with changed, cut and duplicated parts.
 fn replay(target: &str, run: fn(&[u8])) {
     let files = corpus(target);
     assert!(!files.is_empty());

@@ -1,4 +1,4 @@
-//! Every option that a stock program of some release, or this project, takes.
+//! All options that this project or stock programs of 16.2.15, 18.2.7 or 20.2.4 accept.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -6,21 +6,21 @@ use std::sync::LazyLock;
 use super::{OptionFacts, Rejected, find, value};
 use crate::{acts, value as forms};
 
-/// The names of the options that stock programs of 18.2.7 and 20.2.4 take (`ceph-conf --show-config`) and
-/// those of 16.2.15, which the table has, do not; a line each, with ` bool` behind those that are true or
-/// false.
+/// The names of the options that stock programs of 18.2.7 and 20.2.4 accept (`ceph-conf --show-config`)
+/// and that are not in the table, which has those of 16.2.15. One per line, with ` bool` behind
+/// booleans.
 const LATER: &str = include_str!("later.txt");
 
 static LATER_BY_NAME: LazyLock<BTreeMap<&str, bool>> = LazyLock::new(|| {
     LATER.lines().map(|line| line.split_once(' ').map_or((line, false), |(name, _)| (name, true))).collect()
 });
 
-/// An option that may be set.
+/// An option that can be set.
 #[derive(Clone, Copy, Debug)]
 pub struct Known {
     /// Its name, with underscores.
     pub name: &'static str,
-    /// It is true or false.
+    /// Whether it is a boolean.
     pub is_bool: bool,
     source: Source,
 }
@@ -28,22 +28,22 @@ pub struct Known {
 #[derive(Clone, Copy, Debug)]
 enum Source {
     Table(&'static OptionFacts),
-    /// Of a release after the table's.
+    /// An option of a release later than the table's.
     Later,
-    /// A log level of a part that Ceph does not have.
+    /// The log level of a subsystem that Ceph does not have.
     Ours,
 }
 
-/// A value that was accepted.
+/// An accepted value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// In the form that this project reads.
+    /// The value in the form that this project reads.
     pub value: String,
-    /// What a user should know of it, if anything.
+    /// A warning for the user, if any.
     pub warning: Option<String>,
 }
 
-/// The option of a name with underscores.
+/// Returns the option with this name, written with underscores.
 pub fn known(name: &str) -> Option<Known> {
     if let Some(facts) = find(name).filter(|facts| facts.name == name) {
         return Some(Known { name: facts.name, is_bool: facts.is_bool(), source: Source::Table(facts) });
@@ -62,7 +62,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 impl Known {
-    /// What the table says of it; it has only options of 16.2.
+    /// The table's entry; only options of 16.2 have one.
     pub fn facts(&self) -> Option<&'static OptionFacts> {
         match self.source {
             Source::Table(facts) => Some(facts),
@@ -70,17 +70,17 @@ impl Known {
         }
     }
 
-    /// What it does in this project; `None`: it is without effect.
+    /// The option's effect in this project; `None` if it has none.
     pub fn acts(&self) -> Option<&'static str> {
         acts::of(self.name)
     }
 
-    /// Whether it is of releases after 16.2 only.
+    /// Whether the option exists only in releases later than 16.2.
     pub fn is_later(&self) -> bool {
         matches!(self.source, Source::Later)
     }
 
-    /// The type of its values, as far as it is known.
+    /// The type of the values, if known.
     pub fn kind(&self) -> Option<&'static str> {
         match self.source {
             Source::Table(facts) => Some(facts.kind()),
@@ -89,15 +89,15 @@ impl Known {
         }
     }
 
-    /// Checks a value, and gives it in the form in which it is read.
+    /// Checks a value, and returns it in the form in which it is read.
     ///
     /// # Errors
-    /// It is of another type, or out of bounds.
+    /// The value has another type, or is out of bounds.
     pub fn accept(&self, text: &str) -> Result<Accepted, Rejected> {
         let plain = |value: String| Accepted { value, warning: None };
         match self.source {
             Source::Table(facts) => match facts.parse_value(text) {
-                // Six digits behind the point are what a monitor stores, not what was meant.
+                // The original text is kept: six decimals are only the form that a monitor stores.
                 Ok(_) if facts.kind == "float" => Ok(plain(text.to_owned())),
                 Ok(value) if facts.kind == "level" => Ok(plain(value::levels(&value))),
                 Ok(value) => Ok(plain(value)),

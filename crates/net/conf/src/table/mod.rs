@@ -1,9 +1,8 @@
-//! The options that a cluster of release 16.2 knows: their types, what they may be, and what they are if
-//! nothing is set.
+//! The options of a cluster of release 16.2: their types, permitted values and defaults.
 //!
-//! `options.txt` is a table of facts, a line each: name, type, level, flags (`r` may change while a program
-//! runs, `n` cannot be stored by the monitor), default, default of daemons, least and greatest value, and the
-//! words that are permitted.
+//! Each line of the table `options.txt` describes one option: name, type, level, flags (`r`: may change
+//! while a program runs; `n`: cannot be stored by the monitor), default, default of daemons, least and
+//! greatest value, and the permitted words.
 
 mod known;
 mod value;
@@ -23,11 +22,11 @@ const TABLE: &str = include_str!("options.txt");
 pub struct OptionFacts {
     /// Its name, with underscores.
     pub name: &'static str,
-    /// For whom it is meant: `basic`, `advanced` or `dev`.
+    /// The intended users: `basic`, `advanced` or `dev`.
     pub level: &'static str,
-    /// A running program takes a new value.
+    /// Whether a running program accepts a new value.
     pub at_runtime: bool,
-    /// The monitor may hand it out.
+    /// Whether the monitor may distribute the option.
     pub storable: bool,
     kind: &'static str,
     default: &'static str,
@@ -47,54 +46,54 @@ impl OptionFacts {
         Self { name, level, at_runtime, storable, kind, default, daemon_default, min, max, words }
     }
 
-    /// What it is for a program for which nothing is set.
+    /// The default value for a program.
     pub fn default_for(&self, who: &EntityName) -> String {
         let default = match self.daemon_default {
             "" => self.default,
             _ if who.kind == EntityType::CLIENT => self.default,
             daemons => daemons,
         };
-        // Words are shown as they stand in the table, numbers as they would be stored.
+        // Words are returned as in the table, numbers in their stored form.
         let number = Some(default).filter(|_| self.kind == "float");
         number.and_then(|text| self.parse_value(text).ok()).unwrap_or_else(|| default.to_owned())
     }
 
-    /// What it is for a daemon if nothing is set; empty where that is the same as for others.
+    /// The default for daemons; empty if it is the same as for clients.
     pub fn daemon_default(&self) -> &'static str {
         self.daemon_default
     }
 
-    /// The type of its values: `bool`, `int`, `uint`, `size` (bytes), `float`, `secs`, `millisecs`, `str`,
-    /// `addr`, `addrvec`, `uuid`, or `level` (of a log).
+    /// The type of the values: `bool`, `int`, `uint`, `size` (bytes), `float`, `secs`, `millisecs`,
+    /// `str`, `addr`, `addrvec`, `uuid`, or `level` (of a log).
     pub fn kind(&self) -> &'static str {
         self.kind
     }
 
-    /// The least and the greatest value, as far as there are bounds.
+    /// The least and the greatest value; `None` without a bound.
     pub fn bounds(&self) -> (Option<&'static str>, Option<&'static str>) {
         let bound = |text: &'static str| (!text.is_empty()).then_some(text);
         (bound(self.min), bound(self.max))
     }
 
-    /// The words that are permitted; if there are none, all are.
+    /// The permitted words; if there are none, all values are permitted.
     pub fn words(&self) -> impl Iterator<Item = &'static str> {
         self.words.split('|').filter(|word| !word.is_empty())
     }
 
-    /// Whether it is true or false.
+    /// Whether the option is a boolean.
     pub fn is_bool(&self) -> bool {
         self.kind == "bool"
     }
 
-    /// Whether it is among the options that a monitor lists; the levels of logs are not.
+    /// Whether monitors list the option; they do not list log levels.
     pub fn listed(&self) -> bool {
         self.kind != "level"
     }
 
-    /// The value that `text` stands for, as it is stored and shown.
+    /// Converts `text` to the form in which the value is stored and shown.
     ///
     /// # Errors
-    /// It is of another type, or out of bounds.
+    /// The value has another type, or is out of bounds.
     pub fn parse_value(&self, text: &str) -> Result<String, Rejected> {
         value::parse(self, text)
     }
@@ -110,7 +109,7 @@ pub fn all() -> impl Iterator<Item = &'static OptionFacts> {
     OPTIONS.iter()
 }
 
-/// The option with this name, in which blanks may stand for underscores.
+/// Returns the option with this name, in which spaces may replace underscores.
 pub fn find(name: &str) -> Option<&'static OptionFacts> {
     BY_NAME.get(name.replace(' ', "_").as_str()).copied()
 }

@@ -1,4 +1,4 @@
-//! Values of options: checked by their type, and written as stock monitors store them.
+//! Option values: checked by their type, and converted to the form that stock monitors store.
 
 use loligo_wire::rbd::feature;
 use loligo_wire::{EntityAddr, Uuid};
@@ -6,12 +6,12 @@ use loligo_wire::{EntityAddr, Uuid};
 use super::OptionFacts;
 use crate::value::{self, unit_power};
 
-/// Why a value cannot be.
+/// Why a value is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejected {
-    /// It is a level of a log out of range, for which stock has an error number of its own.
+    /// The value is a log level out of range, for which stock uses a different errno.
     pub out_of_range: bool,
-    /// For people.
+    /// The reason, as text.
     pub why: String,
 }
 
@@ -45,13 +45,13 @@ pub(super) fn boolean(text: &str) -> Result<bool, Rejected> {
     value::bool(text).ok_or_else(refused)
 }
 
-/// A whole number, perhaps with a decimal unit.
+/// Parses an integer with an optional decimal unit.
 fn number(text: &str) -> Result<i128, Rejected> {
     let (digits, unit) = split_unit(text);
     scaled(text, digits, unit, 1000, "strict_si_cast")
 }
 
-/// A whole number, perhaps with a binary unit: `K`, `Ki` and `KB` are the same.
+/// Parses an integer with an optional binary unit: `K`, `Ki` and `KB` are the same.
 fn size(text: &str) -> Result<i128, Rejected> {
     let (digits, unit) = split_unit(text);
     if unit.len() > 2 {
@@ -65,12 +65,12 @@ fn size(text: &str) -> Result<i128, Rejected> {
     scaled(text, digits, bare, 1024, "strict_iecstrtoll")
 }
 
-/// A whole number, perhaps with a binary unit, as a pool's settings have it: it may be negative.
+/// Parses an integer with an optional binary unit, as in a pool's settings; it may be negative.
 ///
 /// # Errors
-/// Another text.
+/// The text is invalid.
 pub fn parse_size(text: &str) -> Result<i64, Rejected> {
-    size(text).map(|n| i64::try_from(n).unwrap_or(i64::MAX)) // out of range was refused
+    size(text).map(|n| i64::try_from(n).unwrap_or(i64::MAX)) // `size` refuses values out of range
 }
 
 fn split_unit(text: &str) -> (&str, &str) {
@@ -114,7 +114,7 @@ fn float(text: &str) -> Result<String, Rejected> {
     parsed.map(|x| format!("{x:.6}")).ok_or_else(refused)
 }
 
-/// A span of time as `1h30m` or `2 days`; a number alone is seconds.
+/// Parses a time span such as `1h30m` or `2 days`; a number without a unit is in seconds.
 fn seconds(text: &str) -> Result<u64, Rejected> {
     let mut rest = text.trim();
     let mut sum = 0_u64;
@@ -137,7 +137,7 @@ fn unit_s(unit: &str) -> Result<u64, Rejected> {
     seconds.ok_or_else(|| Rejected::new(format!("unrecognized unit '{unit}'")))
 }
 
-/// `IP`, `IP:PORT` or `IP:PORT/NONCE`.
+/// Parses `IP`, `IP:PORT` or `IP:PORT/NONCE`.
 fn addr(text: &str) -> Result<String, Rejected> {
     let (host, nonce) = text.split_once('/').unwrap_or((text, "0"));
     let alone = || host.parse::<std::net::IpAddr>().map(|ip| std::net::SocketAddr::new(ip, 0));
@@ -147,7 +147,7 @@ fn addr(text: &str) -> Result<String, Rejected> {
     }
 }
 
-/// How much is logged, and how much is kept in memory: `N` or `N/M`.
+/// Parses a log level: how much is logged, and how much is kept in memory, as `N` or `N/M`.
 pub(super) fn level(text: &str) -> Result<String, Rejected> {
     let leading = |text: &str| split_unit(text.trim_start()).0.parse::<i64>().ok();
     let Some(first) = leading(text) else {
@@ -160,7 +160,7 @@ pub(super) fn level(text: &str) -> Result<String, Rejected> {
     Ok(if second.is_some() { text.to_owned() } else { format!("{first}/{first}") })
 }
 
-/// Both levels of a log, for a text that [`level`] takes.
+/// Returns both numbers of a log level that [`level`] accepts.
 pub(super) fn levels(text: &str) -> String {
     let leading = |text: &str| split_unit(text.trim_start()).0.to_owned();
     let first = leading(text);
@@ -168,10 +168,10 @@ pub(super) fn levels(text: &str) -> String {
     format!("{first}/{}", second.as_ref().unwrap_or(&first))
 }
 
-/// A number, or names with commas between them; stored as a number.
+/// Parses a number, or names separated by commas; the value is stored as a number.
 fn features(text: &str) -> Result<String, Rejected> {
     if text.is_empty() {
-        // Those that images have without it.
+        // An empty value stands for the default features.
         return Ok(String::new());
     }
     if let Ok(bits) = text.parse::<u64>() {
@@ -202,7 +202,7 @@ fn word(option: &OptionFacts, text: &str) -> Result<String, Rejected> {
 mod tests {
     use crate::table::find;
 
-    /// What a monitor of 16.2.15 stored, or a part of what it said.
+    /// The value that a monitor of 16.2.15 stored, or a part of its error message.
     #[test]
     fn values_are_stored_or_refused_as_by_stock() {
         let cases: &[(&str, &str, Result<&str, &str>)] = &[

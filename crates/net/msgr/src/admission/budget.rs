@@ -1,8 +1,8 @@
-//! Memory for what has begun to arrive and is not whole: charged before it is allocated.
+//! Bounds the memory of incomplete messages; it is charged before it is allocated.
 //!
-//! At the bound readers wait, so that TCP stops their peers. The holder that needs least in all goes on all
-//! the same, so that some frame becomes whole and gives its memory back. A holder that keeps others waiting
-//! and whose peer sends nothing, or takes very long, loses its connection.
+//! At the bound readers wait, so TCP flow control stops their peers. The holder that needs least in
+//! total may always continue, so that some frame completes and releases its memory. A holder that keeps
+//! others waiting and whose peer sends nothing, or takes very long, loses its connection.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -17,18 +17,18 @@ use tokio::time::Instant;
 
 static BUDGET: Class = Class::new("msgr.begun_bytes");
 
-/// How long a peer may send nothing of what it has begun while others wait.
+/// How long a peer may send nothing of an incomplete message while others wait.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
-/// How long it may take for all of it while others wait.
+/// How long a complete message may take while others wait.
 const WHOLE_MAX: Duration = Duration::from_secs(120);
 
-/// A bound for the memory of what has begun to arrive, over all connections.
+/// A bound for the memory of incomplete messages, over all connections.
 pub struct Budget {
     max: usize,
     used: AtomicUsize,
     next: AtomicU64,
     holders: Mutex<BTreeMap<u64, Arc<Holder>>>,
-    /// Counts what was given back, so that nobody waits for what has just happened.
+    /// Counts releases, so that a release just before a wait is not missed.
     releases: AtomicU64,
     released: Notify,
     epoch: Instant,
@@ -36,16 +36,16 @@ pub struct Budget {
 
 struct Holder {
     began: Instant,
-    /// When bytes last came, in milliseconds of the budget's life.
+    /// When bytes last arrived, in milliseconds since the budget's creation.
     heard_ms: AtomicU64,
-    /// It waits for room, and its peer has sent more.
+    /// The holder waits for room, and its peer has sent more.
     waits: AtomicBool,
-    /// What it needs until it is whole.
+    /// The bytes needed until the message is complete.
     whole: AtomicUsize,
     evicted: Notify,
 }
 
-/// One connection's part of a [`Budget`]; dropping it gives the part back.
+/// One connection's share of a [`Budget`]; dropping it releases the share.
 pub struct Grant {
     budget: Arc<Budget>,
     bytes: usize,
@@ -55,7 +55,7 @@ pub struct Grant {
 }
 
 impl Budget {
-    /// A budget of so many bytes. One holder may exceed it.
+    /// Creates a budget of `max` bytes. One holder may exceed it.
     pub fn new(max: usize) -> Arc<Self> {
         Arc::new(Self {
             max,
@@ -68,7 +68,7 @@ impl Budget {
         })
     }
 
-    /// A part of nothing yet.
+    /// Creates an empty share.
     pub fn grant(self: &Arc<Self>) -> Grant {
         Grant { budget: Arc::clone(self), bytes: 0, seen: 0, holder: None }
     }
@@ -87,8 +87,8 @@ impl Budget {
         u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Waits until something is given back, or long enough to look for holders that keep others waiting for
-    /// nothing.
+    /// Waits until memory is released, or until it is time to look for idle holders that keep others
+    /// waiting.
     async fn pause(self: Arc<Self>, seen: u64) {
         let released = self.released.notified();
         tokio::pin!(released);
@@ -101,14 +101,14 @@ impl Budget {
         }
     }
 
-    /// The holder that may exceed the budget: the one that needs least in all, of several the first.
+    /// The holder that may exceed the budget: the one that needs least in total; of several, the first.
     fn favourite(&self) -> Option<u64> {
         let holders = self.holders.lock();
         let needs = |(number, holder): (&u64, &Arc<Holder>)| (holder.whole.load(Ordering::Relaxed), *number);
         holders.iter().map(needs).min().map(|(_, number)| number)
     }
 
-    /// Evicts holders whose peers keep others waiting for nothing.
+    /// Evicts holders whose peers are silent or slow and thereby keep others waiting.
     fn evict_idle(&self) {
         let now = self.now_ms();
         let silence = u64::try_from(SILENCE_MAX.as_millis()).unwrap_or(u64::MAX);
@@ -123,8 +123,9 @@ impl Budget {
 }
 
 impl Grant {
-    /// Charges up to `bytes` in all, of the `whole` that it will take; `false` if there is no room: then
-    /// [`Grant::wait`] and try again. Room is always there for the holder that needs least.
+    /// Raises the share to `bytes`, out of the `whole` bytes that the message will need. Returns `false`
+    /// if there is no room: then call [`Grant::wait`] and try again. The holder that needs least always
+    /// has room.
     pub fn grow(&mut self, bytes: usize, whole: usize) -> bool {
         let Some(more) = bytes.checked_sub(self.bytes).filter(|more| *more > 0) else { return true };
         let seen = self.budget.releases.load(Ordering::SeqCst);
@@ -144,7 +145,7 @@ impl Grant {
         true
     }
 
-    /// Waits until it may be worth while to try again.
+    /// Waits until another attempt may succeed.
     pub fn wait(&self) -> impl Future<Output = ()> + Send + use<> {
         Arc::clone(&self.budget).pause(self.seen)
     }
@@ -156,14 +157,14 @@ impl Grant {
         }
     }
 
-    /// Notes that the peer goes on sending.
+    /// Notes that the peer is still sending.
     pub fn heard(&self) {
         if let Some((_, holder)) = &self.holder {
             holder.heard_ms.store(self.budget.now_ms(), Ordering::Relaxed);
         }
     }
 
-    /// Waits until the connection must be closed, since others wait for its memory in vain.
+    /// Waits until the connection must be closed because it keeps others waiting for its memory.
     pub fn evicted(&self) -> impl Future<Output = ()> + Send + use<> {
         let holder = self.holder.as_ref().map(|(_, holder)| Arc::clone(holder));
         async move {
@@ -174,7 +175,7 @@ impl Grant {
         }
     }
 
-    /// Gives everything back: what had begun is whole.
+    /// Releases the whole share: the message is complete.
     pub fn release(&mut self) {
         let Some((number, holder)) = self.holder.take() else { return };
         let listed = self.budget.holders.lock().remove(&number);

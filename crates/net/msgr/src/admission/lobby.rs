@@ -1,5 +1,5 @@
-//! Sockets whose handshake has not ended. A newcomer always gets a seat: where there is none, the oldest
-//! handshake of the host that has most of them goes.
+//! Sockets whose handshake is in progress. A newcomer always gets a seat: if none is free, the oldest
+//! handshake of the host that has most of them is ended.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -11,7 +11,8 @@ use tokio::sync::Notify;
 
 static LOBBY: Class = Class::new("msgr.lobby");
 
-/// Whom seats are shared among: an IPv4 address, or the 64 bits of an IPv6 address that one site has.
+/// The unit among which seats are shared: an IPv4 address, or the upper 64 bits of an IPv6 address,
+/// which one site has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 struct Host(IpAddr);
 
@@ -24,14 +25,14 @@ impl From<IpAddr> for Host {
     }
 }
 
-/// The seats of sockets whose handshake has not ended.
+/// The seats of sockets whose handshake is in progress.
 pub struct Lobby {
     max: usize,
     per_host_max: usize,
     seats: Mutex<Seats>,
 }
 
-/// By host, and for each by age.
+/// By host, and per host by age.
 #[derive(Default)]
 struct Seats {
     next: u64,
@@ -39,7 +40,7 @@ struct Seats {
     by_host: HashMap<Host, BTreeMap<u64, Arc<Notify>>>,
 }
 
-/// One socket's seat in a [`Lobby`], until it is dropped.
+/// One socket's seat in a [`Lobby`], released when it is dropped.
 pub struct Seat {
     lobby: Arc<Lobby>,
     host: Host,
@@ -48,12 +49,12 @@ pub struct Seat {
 }
 
 impl Lobby {
-    /// With so many seats in all, and so many for one host.
+    /// Creates a lobby with `max` seats in total, at most `per_host_max` for one host.
     pub fn new(max: usize, per_host_max: usize) -> Arc<Self> {
         Arc::new(Self { max, per_host_max, seats: Mutex::new(&LOBBY, Seats::default()) })
     }
 
-    /// Takes a seat, if need be that of an older handshake.
+    /// Takes a seat, if necessary that of an older handshake.
     pub fn enter(self: &Arc<Self>, host: IpAddr) -> Seat {
         let host = Host::from(host);
         let evicted = Arc::new(Notify::new());
@@ -71,7 +72,7 @@ impl Lobby {
         Seat { lobby: Arc::clone(self), host, number, evicted }
     }
 
-    /// Ends a handshake, for want of descriptors; `false` if there is none.
+    /// Ends a handshake to free its descriptor. Returns `false` if there is none.
     pub fn evict(&self) -> bool {
         self.seats.lock().evict()
     }
@@ -81,7 +82,7 @@ impl Lobby {
         self.len() == 0
     }
 
-    /// Seats that are taken.
+    /// The number of taken seats.
     pub fn len(&self) -> usize {
         self.seats.lock().len
     }
@@ -94,7 +95,8 @@ impl fmt::Debug for Lobby {
 }
 
 impl Seats {
-    /// Evicts the oldest handshake of the host that has most; of several such hosts, that of the oldest.
+    /// Evicts the oldest handshake of the host that has most; among several such hosts, of the one with
+    /// the oldest handshake.
     fn evict(&mut self) -> bool {
         let most = self.by_host.iter().max_by_key(|(_, seats)| {
             (seats.len(), std::cmp::Reverse(seats.keys().next().copied().unwrap_or(u64::MAX)))
@@ -125,7 +127,7 @@ impl Seats {
 }
 
 impl Seat {
-    /// Waits until the seat is another's.
+    /// Waits until the seat is given to another socket.
     pub async fn evicted(&self) {
         self.evicted.notified().await;
     }

@@ -1,5 +1,5 @@
-//! What a process takes in from its peers, over all its messengers: handshakes, sessions and memory. Each has
-//! a bound in all and a share for one peer, so that a peer that takes all it can get leaves room for others.
+//! Limits on what a process accepts from its peers, over all its messengers: handshakes, sessions and
+//! memory. Each has a total bound and a share per peer, so that a greedy peer leaves room for others.
 
 mod budget;
 mod descriptors;
@@ -15,37 +15,37 @@ pub use self::descriptors::{is_shortage, raise_limit};
 pub use self::lobby::{Lobby, Seat};
 pub(crate) use self::sessions::{Place, Sessions};
 
-/// How much is taken in.
+/// The limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdmissionLimits {
-    /// Sockets whose handshake has not ended, of all peers.
+    /// Sockets whose handshake is in progress, in total.
     pub handshakes_max: usize,
-    /// The same of one host: an IPv4 address, or a /64 of IPv6.
+    /// Sockets whose handshake is in progress, per host: an IPv4 address, or a /64 of IPv6.
     pub handshakes_per_host_max: usize,
-    /// Accepted sessions of all users.
+    /// Accepted sessions, in total.
     pub sessions_max: usize,
-    /// The same of one user, as authentication has named it.
+    /// Accepted sessions per authenticated user.
     pub sessions_per_user_max: usize,
-    /// Bytes of messages that have begun and are not whole, of all connections.
+    /// Bytes of incomplete messages, over all connections.
     pub begun_bytes_max: usize,
 }
 
 impl AdmissionLimits {
-    /// Most handshakes and sessions, however many descriptors there are.
+    /// Upper bounds of handshakes and sessions, however many descriptors there are.
     const HANDSHAKES_MAX: usize = 1024;
     const SESSIONS_MAX: usize = 32_768;
-    /// Descriptors that neither handshakes nor sessions take: for the store, the monitor's state,
-    /// configuration and the admin socket.
+    /// Least and greatest number of descriptors reserved for other purposes: the store, the monitor's
+    /// state, configuration and the admin socket.
     const RESERVED: (usize, usize) = (64, 512);
-    /// Bytes of messages that have begun.
+    /// Bytes of incomplete messages.
     const BEGUN_BYTES_MAX: usize = 256 << 20;
 
-    /// What this process can take in.
+    /// The limits that suit this process's number of descriptors.
     pub fn of_process() -> Self {
         Self::for_descriptors(descriptors::limit())
     }
 
-    /// What a process that may open so many files can take in.
+    /// The limits for a process that may open this many files.
     pub fn for_descriptors(descriptors: usize) -> Self {
         let reserved = (descriptors / 4).clamp(Self::RESERVED.0, Self::RESERVED.1);
         let handshakes_max = (descriptors / 8).clamp(8, Self::HANDSHAKES_MAX);
@@ -61,7 +61,7 @@ impl AdmissionLimits {
     }
 }
 
-/// What several messengers of a process share.
+/// The admission state that several messengers of a process share.
 pub struct Admission {
     pub(crate) lobby: Arc<Lobby>,
     pub(crate) sessions: Arc<Sessions>,
@@ -70,7 +70,7 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// With these bounds.
+    /// Creates the state with these limits.
     pub fn new(limits: AdmissionLimits) -> Arc<Self> {
         Arc::new(Self {
             lobby: Lobby::new(limits.handshakes_max, limits.handshakes_per_host_max),
@@ -80,12 +80,12 @@ impl Admission {
         })
     }
 
-    /// With the bounds that fit the number of files that the process may open.
+    /// Creates the state with the limits that suit the number of files that the process may open.
     pub fn of_process() -> Arc<Self> {
         Self::new(AdmissionLimits::of_process())
     }
 
-    /// Sockets whose handshake has not ended.
+    /// Sockets whose handshake is in progress.
     pub fn handshakes(&self) -> usize {
         self.lobby.len()
     }
@@ -95,7 +95,7 @@ impl Admission {
         self.sessions.len()
     }
 
-    /// Bytes of messages that have begun and are not whole.
+    /// Bytes of incomplete messages.
     pub fn begun_bytes(&self) -> usize {
         self.begun.used()
     }

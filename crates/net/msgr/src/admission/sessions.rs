@@ -10,13 +10,13 @@ use crate::Error;
 
 static SESSIONS: Class = Class::new("msgr.sessions");
 
-/// A user with fewer sessions than this gets one also when nearly all are taken.
+/// A user with fewer sessions than this may open one even when nearly all are taken.
 const MODEST: usize = 16;
 
 pub(crate) struct Sessions {
     max: usize,
     per_user_max: usize,
-    /// From here on, only users with few sessions get more.
+    /// At or above this total, only users with few sessions may open more.
     scarce: usize,
     taken: Mutex<Taken>,
 }
@@ -27,7 +27,7 @@ struct Taken {
     by_user: HashMap<Option<EntityName>, usize>,
 }
 
-/// One session's place, until it is dropped.
+/// A slot for one session, released when it is dropped.
 pub(crate) struct Place {
     sessions: Arc<Sessions>,
     user: Option<EntityName>,
@@ -39,7 +39,7 @@ impl Sessions {
         Arc::new(Self { max, per_user_max, scarce, taken: Mutex::new(&SESSIONS, Taken::default()) })
     }
 
-    /// Takes a place for a session of a user; `None` is a peer without a name.
+    /// Takes a slot for a session of a user; `None` is a peer without a name.
     pub(crate) fn enter(self: &Arc<Self>, user: Option<EntityName>) -> Result<Place, Error> {
         let mut taken = self.taken.lock();
         let (all, own) = (taken.len, taken.by_user.get(&user).copied().unwrap_or(0));

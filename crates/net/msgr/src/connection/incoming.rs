@@ -1,4 +1,4 @@
-//! A socket whose peer wants a session, and what it can be answered.
+//! A socket whose peer requests a session, and the possible answers.
 
 use std::sync::Arc;
 
@@ -8,45 +8,45 @@ use super::{Connection, PeerInfo};
 use crate::Policy;
 use crate::dialog::Dialog;
 
-/// A socket on which a peer wants to open or resume a session. The connection that it is for answers.
+/// A socket on which a peer opens or resumes a session. The connection that it belongs to answers.
 pub(crate) struct Incoming {
     pub(crate) dialog: Dialog,
     pub(crate) request: Request,
     pub(crate) peer: PeerInfo,
-    /// The session there was is to be forgotten.
+    /// The existing session must be reset.
     pub(crate) fresh: bool,
-    /// The lossy session that this one takes the place of. What the peer sends again must not overtake what
-    /// it sent there.
+    /// The lossy session that this one replaces. Messages that the peer repeats must not overtake those
+    /// it sent on the former session.
     pub(crate) former: Option<Arc<Connection>>,
 }
 
-/// What the peer asks for.
+/// The peer's request.
 pub(crate) enum Request {
     Ident(ClientIdent),
     Reconnect(Reconnect),
 }
 
-/// What to answer to a peer that opens or resumes a session of which we know something.
+/// The answer to a peer that opens or resumes a session of which something is known.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The new socket takes the old one's place. `fresh`: the session starts anew, what was in it is lost.
+    /// The new socket replaces the old one. `fresh`: the session starts anew, and its messages are lost.
     Adopt { fresh: bool },
-    /// The known connection is lossy, so it is over.
+    /// The known connection is lossy and is replaced by a new one.
     Replace,
-    /// We are connecting to the peer ourselves, and that connection wins.
+    /// This side is connecting to the peer, and that connection wins.
     Wait,
-    /// We know a newer socket of the session.
+    /// A newer socket of the session is known.
     Retry { connect_seq: u64 },
-    /// We know a newer connection of the peer.
+    /// A newer connection of the peer is known.
     RetryGlobal { global_seq: u64 },
-    /// We do not know the session.
+    /// The session is unknown.
     Reset { full: bool },
-    /// The peer itself has given this socket up: close it.
+    /// The peer itself has abandoned this socket: close it.
     Stale,
 }
 
 impl Request {
-    /// The verdict if there is no connection that could be meant.
+    /// The verdict if there is no connection that the request could refer to.
     pub(crate) fn unknown(&self, policy: &Policy) -> Verdict {
         match self {
             Self::Ident(_) => Verdict::Replace,

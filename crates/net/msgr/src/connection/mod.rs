@@ -29,25 +29,25 @@ use crate::socket::Socket;
 use crate::{Dropped, Error, Hold, Limits, Policy, SendError};
 
 static SESSION: Class = Class::new("msgr.session");
-/// The number of the next connection: no other one of the process has it.
+/// The id of the next connection; unique in the process.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
-/// Where a connection stands.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum State {
-    /// There is no socket, or its handshake is under way; what is sent waits.
+    /// There is no socket, or its handshake is in progress; messages wait.
     Connecting,
     /// Messages flow.
     Open,
     /// There is no socket and nothing to send; a send, or the peer, wakes the connection.
     Standby,
-    /// For ever.
+    /// Closed for good.
     Closed,
 }
 
 impl State {
-    /// From what `as u8` makes of it.
+    /// Converts back from `as u8`.
     fn from_bits(bits: u8) -> Self {
         const STATES: [State; 4] = [State::Connecting, State::Open, State::Standby, State::Closed];
         const { assert!(State::Closed as usize == STATES.len() - 1, "in the order of their numbers") };
@@ -55,42 +55,42 @@ impl State {
     }
 }
 
-/// Who is at the other end.
+/// The peer of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerInfo {
-    /// What kind of program.
+    /// Its entity type.
     pub kind: EntityType,
-    /// Its number among its kind (an OSD's id, a monitor's rank, a client's global id); −1 before it is
-    /// known.
+    /// Its number (an OSD's id, a monitor's rank, a client's global id); −1 before it is known.
     pub num: i64,
-    /// The address by which it is known: what it says.
+    /// The address that the peer claims, and by which it is known.
     pub addr: EntityAddr,
-    /// Where its socket comes from; none before it has one. Unlike `addr`, the peer cannot choose it.
+    /// The address its socket comes from; `None` before it has one. Unlike `addr`, the peer cannot
+    /// choose it.
     pub from: Option<SocketAddr>,
-    /// Feature bits that both sides have; 0 before they are known.
+    /// Feature bits that both sides support; 0 before they are known.
     pub features: u64,
 }
 
-/// A message that was sent so that it can be taken back: see [`Connection::revoke`].
+/// A handle to a message sent with `send_revocable`; see [`Connection::revoke`].
 pub struct Ticket(Arc<Slot>);
 
 /// One session with one peer; outlives its sockets if the policy is lossless.
 ///
-/// The messenger's tasks keep it until it is closed: dropping all handles does not close it,
+/// The messenger's tasks keep it alive until it is closed: dropping all handles does not close it,
 /// [`Connection::mark_down`] does.
 pub struct Connection {
     id: u64,
     policy: Policy,
     queue: OutQueue<Writer>,
     session: Mutex<Session>,
-    /// The newest message received, if lossless. Written by the reader only.
+    /// Sequence number of the newest message received, if lossless. Written by the reader only.
     pub(crate) in_seq: AtomicU64,
-    /// Counts reads of the socket: signs of life.
+    /// Number of socket reads: evidence that the peer is alive.
     reads: AtomicU64,
-    /// Bytes that the kernel has taken, in all. Written by whoever writes the socket.
+    /// Total bytes that the kernel has accepted. Written by the baton's holder.
     written: AtomicU64,
     pub(crate) driver_wake: Notify,
-    /// Has no permits, and is closed when nothing more will be dispatched.
+    /// Has no permits; closed when no more messages will be dispatched.
     ended: Semaphore,
     identity: OnceLock<Identity>,
     user_data: OnceLock<Arc<dyn Any + Send + Sync>>,
@@ -124,42 +124,46 @@ impl Connection {
         })
     }
 
-    /// Sends a message: appends it to the out-queue and, if nobody is writing, flushes the queue without
-    /// blocking. Any thread may call it, also inside [`Dispatcher::dispatch`](crate::Dispatcher::dispatch).
+    /// Sends a message: appends it to the out-queue and, if no thread is writing, flushes the queue
+    /// without blocking. May be called from any thread, also inside
+    /// [`Dispatcher::dispatch`](crate::Dispatcher::dispatch).
     ///
-    /// A message sent on a closed connection is dropped ([`SendError::Closed`]); one sent on a connection in
-    /// standby wakes it. Messages arrive in the order in which they were queued. `header.seq` must be 0.
+    /// A message sent on a closed connection is dropped ([`SendError::Closed`]); a message sent on a
+    /// connection in standby wakes it. Messages arrive in the order in which they were queued.
+    /// `header.seq` must be 0.
     ///
-    /// A lossy connection that the peer has opened ends when its queue is full: the peer asks again on
-    /// another one, where on this one it would miss an answer without knowing.
+    /// An accepted lossy connection is closed when its queue is full: the peer then repeats its requests
+    /// on a new connection, whereas on this one it would miss a reply without noticing.
     pub fn send(&self, msg: Msg) -> Result<(), SendError> {
         self.push(Item::Plain(msg))
     }
 
-    /// As [`Connection::send`]; the watcher hears when the message leaves. Lossless connections, which may
-    /// send a message several times, tell nothing.
+    /// Like [`Connection::send`], and notifies the watcher when the message leaves. Lossless
+    /// connections, which may send a message several times, do not notify it.
     pub fn send_watched(&self, msg: Msg, watcher: Arc<dyn Watcher>) -> Result<(), SendError> {
         self.push(Item::Watched(Box::new((msg, watcher))))
     }
 
-    /// As [`Connection::send`], for a message that may have to be taken back while it waits.
+    /// Like [`Connection::send`], for a message that may have to be revoked while it waits.
     pub fn send_revocable(&self, msg: Msg) -> Result<Ticket, SendError> {
         let slot = Slot::new(msg);
         self.push(Item::Revocable(Arc::clone(&slot)))?;
         Ok(Ticket(slot))
     }
 
-    /// Takes a message back; `false` if it has already left the queue. Its memory is freed before this
-    /// returns.
+    /// Revokes a message. Returns `false` if it has already left the queue. Its memory is freed before
+    /// this returns.
     pub fn revoke(&self, ticket: Ticket) -> bool {
         ticket.0.take().is_some()
     }
 
-    /// Queues messages and leaves packing and writing them to the connection's writer task: for many at once,
-    /// from a thread that others wait for. On a lossless connection they are packed and sent at once.
+    /// Queues messages and leaves packing and writing them to the connection's writer task: for large
+    /// numbers of messages, from a thread that must not be delayed. On a lossless connection they are
+    /// packed and sent at once.
     ///
     /// # Errors
-    /// If the connection is closed or its queue full, they are dropped: all of them, on a lossy connection.
+    /// If the connection is closed or its queue is full, the messages are dropped: on a lossy
+    /// connection, all of them.
     pub fn leave(&self, msgs: Box<dyn Unpacked>) -> Result<(), Dropped> {
         if !self.is_lossless() {
             let refused = |refusal| {
@@ -170,14 +174,14 @@ impl Connection {
             };
             return self.queue.push_for_task(msgs).map_err(refused);
         }
-        // They are kept until they are acknowledged, and the connection may stand by.
+        // They are stored until they are acknowledged, and the connection may be in standby.
         let mut sent = Ok(());
         msgs.pack(&mut |msg, _| sent = sent.and(self.send(msg).map_err(|_| Dropped)));
         sent
     }
 
-    /// Waits until the out-queue has place again after [`SendError::Full`]. Place is not reserved: the next
-    /// `send` may find it full once more.
+    /// Waits until the out-queue has room again after [`SendError::Full`]. The room is not reserved: the
+    /// next `send` may find the queue full again.
     ///
     /// # Errors
     /// [`SendError::Closed`] if the connection is closed.
@@ -185,7 +189,7 @@ impl Connection {
         loop {
             let place = self.queue.place.notified();
             tokio::pin!(place);
-            // Enlisted before the look, so that place made between the two is not missed.
+            // Enlisted before the check, so that room made between the two is not missed.
             place.as_mut().enable();
             match self.queue.check_place() {
                 Ok(true) => return Ok(()),
@@ -195,8 +199,8 @@ impl Connection {
         }
     }
 
-    /// Gathers what is sent while the guard lives, by anyone, into few writes. Keep it for as long as a loop
-    /// of sends takes, not longer: other senders' messages wait for it too.
+    /// Gathers the messages that any thread sends while the guard lives into few writes. Hold it only
+    /// for the duration of a loop of sends: other senders' messages are delayed too.
     pub fn cork(&self) -> Cork<'_> {
         let corked = self.queue.cork(0, Control::default());
         let is_in = corked.is_some();
@@ -204,66 +208,67 @@ impl Connection {
         Cork { conn: self, is_in, _not_send: PhantomData }
     }
 
-    /// Closes the connection at once. What was not sent is dropped, the socket is closed, and
+    /// Closes the connection at once. Unsent messages are dropped, the socket is closed, and
     /// [`Dispatcher::reset`](crate::Dispatcher::reset) is not called.
     pub fn mark_down(&self) {
         self.close();
     }
 
-    /// As [`Connection::mark_down`], because of a message that cannot be read; says so in the log.
+    /// Like [`Connection::mark_down`], because of a message that cannot be decoded; the reason is
+    /// logged.
     pub fn refuse(&self, kind: u16, source: DecodeError) {
         self.session().shut_down.get_or_insert(Error::Malformed { kind, source });
         self.close();
     }
 
-    /// Ends the socket of a peer that does not read what is sent to it; says so in the log.
+    /// Closes the socket of a peer that does not read what is sent to it; the reason is logged.
     /// [`Dispatcher::reset`](crate::Dispatcher::reset) will be called.
     pub fn give_up(&self) {
         self.shut_down(Error::Unread);
     }
 
-    /// Bytes that the kernel has taken of what was sent: as long as they grow, the peer reads.
+    /// Bytes sent that the kernel has accepted: while the number grows, the peer reads.
     pub fn written(&self) -> u64 {
         self.written.load(Ordering::Relaxed)
     }
 
-    /// Counts `bytes` bytes of received messages against the policy's throttle until the guard is dropped; a
-    /// guard that does nothing if the policy has none.
+    /// Counts `bytes` bytes of received messages against the policy's throttle until the guard is
+    /// dropped. If the policy has no throttle, the guard has no effect.
     pub fn hold(&self, bytes: usize) -> Hold {
         self.policy.throttle.as_ref().map(|throttle| throttle.hold(bytes)).unwrap_or_default()
     }
 
-    /// A number that no other connection of this process has.
+    /// An id that is unique among the connections of this process.
     pub fn id(&self) -> u64 {
         self.id
     }
 
-    /// Where it stands now.
+    /// The current state.
     pub fn state(&self) -> State {
         self.queue.state()
     }
 
-    /// Messages that wait or, lossless, are not acknowledged.
+    /// Messages that wait or, if lossless, are not acknowledged.
     pub fn backlog(&self) -> usize {
         self.queue.len()
     }
 
-    /// How it behaves.
+    /// The connection's policy.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// Who is at the other end.
+    /// The peer.
     pub fn peer(&self) -> PeerInfo {
         self.session.lock().peer
     }
 
-    /// Who the peer has proved to be, and what it may do; only on accepted connections.
+    /// The authenticated identity of the peer and its capabilities; only on accepted connections.
     pub fn identity(&self) -> Option<&Identity> {
         self.identity.get()
     }
 
-    /// What the layer above keeps with the connection; set once, freed with it.
+    /// Data that the layer above attaches to the connection; set once, freed with it.
     pub fn user_data(&self) -> &OnceLock<Arc<dyn Any + Send + Sync>> {
         &self.user_data
     }
@@ -290,14 +295,14 @@ impl Connection {
     }
 }
 
-/// What the connection's tasks do with it.
+/// Methods for the connection's tasks.
 impl Connection {
     pub(crate) fn session(&self) -> MutexGuard<'_, Session> {
         self.session.lock()
     }
 
     pub(crate) fn set_identity(&self, identity: Identity) {
-        // A session that goes on keeps the identity it was opened with; a peer of another name is refused
+        // A session that continues keeps the identity that opened it; a peer of another name was refused
         // before.
         let _ = self.identity.set(identity);
     }
@@ -306,7 +311,7 @@ impl Connection {
         !self.policy.lossy
     }
 
-    /// Whether the peer has opened the connection, and opens another when it loses this one.
+    /// Whether the peer has opened the connection, and reopens it when it is lost.
     pub(crate) fn serves_lossy_peer(&self) -> bool {
         self.policy.server && self.policy.lossy
     }
@@ -315,8 +320,9 @@ impl Connection {
         self.queue.state() == State::Closed
     }
 
-    /// A socket is up: the connection is open. We look after it (`watched`) if we opened it. Returns the
-    /// baton, which holds back what is sent until it is run; `None` if the connection is closed.
+    /// Installs a new socket: the connection becomes open. `watched`: keepalives are sent on it, because
+    /// this side opened it. Returns the baton, and messages wait until the caller runs it; `None` if the
+    /// connection is closed.
     pub(crate) fn open(
         &self,
         peer: PeerInfo,
@@ -336,8 +342,9 @@ impl Connection {
         Some(baton)
     }
 
-    /// The connection has no socket (any more). What was sent and not acknowledged waits again. The state
-    /// becomes `if_empty` if nothing waits, else `if_not`, and is returned. A closed connection stays closed.
+    /// Removes the socket, if there is one. Messages that were sent and not acknowledged wait again. The
+    /// state becomes `if_empty` if no message waits, else `if_not`, and is returned. A closed connection
+    /// stays closed.
     pub(crate) fn detach(&self, if_empty: State, if_not: State) -> State {
         let mut session = self.session();
         let (state, baton) = self.queue.detach(if_empty, if_not);
@@ -348,7 +355,8 @@ impl Connection {
         state
     }
 
-    /// The peer has forgotten the session, or we have: what waits is dropped, and numbers start again.
+    /// Resets the session because either side has forgotten it: drops the waiting messages and restarts
+    /// the numbers.
     pub(crate) fn forget_session(&self) {
         let mut session = self.session();
         let global = session.numbers.peer_global_seq;
@@ -359,7 +367,7 @@ impl Connection {
         drop(garbage);
     }
 
-    /// Closes the connection; `false` if it was closed already.
+    /// Closes the connection. Returns `false` if it was closed already.
     pub(crate) fn close(&self) -> bool {
         let mut session = self.session();
         let Some(garbage) = self.queue.close() else { return false };
@@ -376,7 +384,7 @@ impl Connection {
         true
     }
 
-    /// Ends a socket, if the connection still uses it; its reader will find out and learn the reason.
+    /// Shuts a socket down and, if the connection still uses it, records the reason for its reader.
     pub(crate) fn shut_down_socket(&self, socket: &Arc<Socket>, why: Error) {
         let mut session = self.session();
         if session.socket.as_ref().is_some_and(|current| Arc::ptr_eq(current, socket)) {
@@ -384,16 +392,16 @@ impl Connection {
         }
         drop(session);
         socket.shut_down();
-        // A reader that does not read at the moment.
+        // Wakes a reader that is not reading at the moment.
         self.driver_wake.notify_one();
     }
 
-    /// Asks the peer for a sign of life.
+    /// Requests a keepalive to be sent.
     pub(crate) fn ask_alive(&self) {
         self.perform(self.queue.request(Control { keepalive: true, ..Control::default() }));
     }
 
-    /// Ends the connection's socket.
+    /// Shuts the connection's socket down.
     pub(crate) fn shut_down(&self, why: Error) {
         let socket = self.session().socket.clone();
         if let Some(socket) = socket {
@@ -401,20 +409,20 @@ impl Connection {
         }
     }
 
-    /// Nothing more will be dispatched.
+    /// Closes the connection and declares that no more messages will be dispatched.
     pub(crate) fn end(&self) {
         self.close();
         self.ended.close();
     }
 
-    /// Waits until nothing more will be dispatched.
+    /// Waits until no more messages will be dispatched.
     pub(crate) async fn ended(&self) {
-        // An error is what is waited for.
+        // The error, which says that the semaphore was closed, is the expected result.
         let _ = self.ended.acquire().await;
     }
 
-    /// Waits until the driver must leave what it is at: the connection is closed, or the peer has opened
-    /// another socket.
+    /// Waits until the driver must stop its current activity: the connection is closed, or the peer has
+    /// opened another socket.
     pub(crate) async fn interrupted(&self) {
         loop {
             {
@@ -427,7 +435,8 @@ impl Connection {
         }
     }
 
-    /// Waits until the reader must leave its socket: as [`Connection::interrupted`], or the socket was ended.
+    /// Waits until the reader must leave its socket: like [`Connection::interrupted`], or the socket was
+    /// shut down.
     pub(crate) async fn socket_ended(&self) {
         loop {
             {
@@ -441,8 +450,8 @@ impl Connection {
         }
     }
 
-    /// Waits, in standby, until there is something to do: something to send (not for servers: they wait for
-    /// the peer), or as [`Connection::interrupted`].
+    /// Waits, in standby, until there is something to do: a message to send (not on servers, which wait
+    /// for the peer), or an event of [`Connection::interrupted`].
     pub(crate) async fn roused(&self) {
         loop {
             {
@@ -456,25 +465,26 @@ impl Connection {
         }
     }
 
-    /// Corrects the guess about what is on its way, now and then.
+    /// Corrects the estimate of messages in flight; called periodically.
     pub(crate) fn settle(&self) {
         self.queue.settle();
     }
 
-    /// Whether no more is read because of what waits for the peer.
+    /// Whether reading is suspended because of the messages that wait for the peer.
     #[cfg(test)]
     pub(crate) fn is_long(&self) -> bool {
         self.queue.is_long()
     }
 
-    /// How often the socket was read.
+    /// The number of socket reads.
     #[cfg(test)]
     pub(crate) fn reads(&self) -> u64 {
         self.reads.load(Ordering::Relaxed)
     }
 
-    /// Sends a keepalive if it is time for one, and ends the socket if the peer has been silent for too long.
-    /// Only on sockets that we opened: so do stock clients, and stock servers leave it to them.
+    /// Sends a keepalive if one is due, and closes the socket if the peer has been silent for too long.
+    /// Applies only to sockets that this side opened: stock clients do the same, and stock servers rely
+    /// on it.
     pub(crate) fn check_alive(&self, now: Instant, limits: &Limits) {
         let reads = self.reads.load(Ordering::Relaxed);
         let mut session = self.session();
@@ -516,11 +526,11 @@ impl fmt::Debug for Ticket {
     }
 }
 
-/// Gathers sends: see [`Connection::cork`].
+/// Gathers sends; see [`Connection::cork`].
 #[must_use = "sends are gathered only while the guard lives"]
 pub struct Cork<'a> {
     conn: &'a Connection,
-    /// Not if the connection was closed.
+    /// `false` if the connection was closed.
     is_in: bool,
     /// Must not be kept across an `.await`.
     _not_send: PhantomData<*const ()>,

@@ -1,4 +1,4 @@
-//! Reading: takes all that the socket has, opens it, and hands it on.
+//! Reading: reads what the socket has, opens the frames and delivers the messages.
 
 use std::io;
 use std::sync::Arc;
@@ -16,17 +16,17 @@ use crate::context::Context;
 use crate::socket::Socket;
 use crate::{Error, Level};
 
-/// Batches of the out-queue that a reader writes after a dispatch before it reads again.
+/// Batches that a reader writes after a dispatch before it reads again.
 const WRITE_BUDGET: u32 = 4;
 
-/// Bytes of a frame that a connection may hold without being charged for them.
+/// Bytes of an incomplete frame that a connection may hold without charging the budget.
 const FREE_BYTES: usize = 256 << 10;
 
 fn interruption() -> Error {
     io::Error::from(io::ErrorKind::ConnectionAborted).into()
 }
 
-/// What one read brought.
+/// The result of one read.
 #[derive(Default)]
 struct Arrivals {
     msgs: Vec<Msg>,
@@ -36,7 +36,7 @@ struct Arrivals {
 }
 
 impl Connection {
-    /// Reads and dispatches until the socket is lost, and returns why.
+    /// Reads and dispatches until the socket is lost; returns the reason.
     pub(crate) async fn read_loop(
         self: &Arc<Self>,
         ctx: &Context,
@@ -49,7 +49,7 @@ impl Connection {
         loop {
             let opened = self.open_frames(ctx, &mut opener, &mut arrivals);
             if !arrivals.msgs.is_empty() {
-                // What had begun is whole.
+                // The incomplete message has been completed.
                 grant.release();
             }
             self.deliver(ctx, &mut arrivals).await;
@@ -69,7 +69,8 @@ impl Connection {
         }
     }
 
-    /// Opens all whole frames, as far as there is memory for what those that are compressed become.
+    /// Opens all complete frames; compressed ones only as far as there is memory for their decompressed
+    /// form.
     fn open_frames(&self, ctx: &Context, opener: &mut Opener, arrivals: &mut Arrivals) -> Result<(), Error> {
         while let Some(frame) = opener.next()? {
             match frame {
@@ -87,8 +88,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether a message of a lossless session has not come before, on an earlier socket; it counts as
-    /// received from now on.
+    /// Whether a message of a lossless session is new, and not a repetition of one received on an
+    /// earlier socket. A new message counts as received from now on.
     fn is_new(&self, ctx: &Context, msg: &Msg) -> bool {
         let newest = self.in_seq.load(Ordering::Relaxed);
         let seq = msg.header.seq;
@@ -102,7 +103,7 @@ impl Connection {
         true
     }
 
-    /// Hands on what has arrived. Nobody writes while it is dispatched, so that all replies leave together.
+    /// Delivers what has arrived. The queue is corked during the dispatch, so that replies leave together.
     async fn deliver(self: &Arc<Self>, ctx: &Context, arrivals: &mut Arrivals) {
         self.reads.fetch_add(1, Ordering::Relaxed);
         if self.is_lossless() {
@@ -127,7 +128,7 @@ impl Connection {
         ctx.dispatcher.dispatch(self, &mut arrivals.msgs);
         arrivals.msgs.clear();
         if self.queue.is_about_to_fill() {
-            // The dispatch has made senders runnable. Let them leave their messages first.
+            // The dispatch has made senders runnable: they queue their messages first.
             tokio::task::yield_now().await;
         }
         match self.queue.uncork() {
@@ -136,7 +137,7 @@ impl Connection {
         }
     }
 
-    /// Waits until the peer has taken so much of what it has asked for that it may ask for more.
+    /// Waits until the peer has read enough of its replies that it may send more requests.
     async fn until_taken(self: &Arc<Self>, ctx: &Context) -> Result<(), Error> {
         if !self.serves_lossy_peer() {
             return Ok(());
@@ -166,7 +167,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Waits as long as there is too much of what the peer has sent before, and lets others run.
+    /// Waits while the throttle is full, and lets other tasks run.
     async fn throttled(&self) -> Result<(), Error> {
         if let Some(throttle) = &self.policy.throttle
             && throttle.is_full()
@@ -177,14 +178,14 @@ impl Connection {
                 () = self.socket_ended() => return Err(interruption()),
             }
         }
-        // A peer that always has something to say must not keep other tasks from this thread.
+        // A peer that sends continuously must not keep other tasks from this thread.
         tokio::task::coop::consume_budget().await;
         Ok(())
     }
 
-    /// Charges the next step of a compressed message, which has come whole, before it is made: to no more
-    /// than the connection's free bytes, or to the budget. What was opened before it is handed on, and the
-    /// throttle's.
+    /// Charges the next step of decompressing a completely received message before the step is done. A
+    /// step of at most `FREE_BYTES` is free; a larger one is charged to the budget. The messages opened
+    /// before it have been delivered and count against the throttle instead.
     async fn unpack(
         &self,
         opener: &mut Opener,
@@ -198,7 +199,7 @@ impl Connection {
             return Ok(());
         }
         while !grant.grow(next, whole) {
-            // The peer has sent all of it: it is not to blame that others wait.
+            // The peer has sent the whole message: it is not to blame that others wait.
             grant.has_more();
             tokio::select! {
                 biased;
@@ -208,12 +209,12 @@ impl Connection {
             }
         }
         opener.allow(next);
-        // A step takes a millisecond.
+        // A step takes about a millisecond.
         tokio::task::yield_now().await;
         Ok(())
     }
 
-    /// Reads the socket once, when there is something and the throttle allows it.
+    /// Reads the socket once, when it is readable and the throttle allows it.
     async fn fill(&self, socket: &Socket, opener: &mut Opener, grant: &mut Grant) -> Result<(), Error> {
         self.throttled().await?;
         opener.allow(FREE_BYTES);

@@ -1,5 +1,5 @@
-//! What a connection remembers from one socket to the next, and how two sockets of one session are told
-//! apart.
+//! The state that a connection keeps from one socket to the next, and the rules by which two sockets of
+//! one session are told apart.
 
 use std::sync::Arc;
 
@@ -13,39 +13,39 @@ use crate::admission::Place;
 use crate::socket::Socket;
 use crate::{Error, Policy};
 
-/// Guarded by the connection's own lock, `msgr.session`. `state` is also in the out-queue, and written under
-/// both locks.
+/// Guarded by the connection's own lock, `msgr.session`. `state` is also in the out-queue, and is
+/// written under both locks.
 pub(crate) struct Session {
     pub(crate) state: State,
     pub(crate) peer: PeerInfo,
     /// The socket, while open.
     pub(crate) socket: Option<Arc<Socket>>,
-    /// Why the socket was shut down, if we did it: its reader only sees the end.
+    /// Why this side shut the socket down, if it did: the reader only sees the end.
     pub(crate) shut_down: Option<Error>,
-    /// A socket that the peer has opened for this session, and that takes the place of the one there is.
+    /// A socket that the peer has opened for this session, and that will replace the current one.
     pub(crate) incoming: Option<Box<Incoming>>,
-    /// Its place among the sessions that we have accepted; until it is closed.
+    /// The session's place among the accepted sessions, until it is closed.
     pub(crate) place: Option<Place>,
     pub(crate) numbers: Numbers,
     pub(crate) keepalive: Keepalive,
 }
 
-/// The numbers by which both sides recognize a lossless session and the newest of its sockets.
+/// The numbers by which the two sides identify a lossless session and its newest socket.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Numbers {
-    /// The random number of the side that opened the session; 0 if lossy.
+    /// The random number chosen by the side that opened the session; 0 if lossy.
     pub(crate) client_cookie: u64,
-    /// The random number of the side that accepted it; 0 until it is known.
+    /// The random number chosen by the side that accepted the session; 0 until it is known.
     pub(crate) server_cookie: u64,
     /// Counts the sockets of the session.
     pub(crate) connect_seq: u64,
-    /// The highest count of all its connections that the peer has mentioned.
+    /// The highest connection count that the peer has announced, over all its connections.
     pub(crate) peer_global_seq: u64,
 }
 
-/// When the peer was last asked for a sign of life, and heard of.
+/// When a keepalive was last sent, and when the peer was last heard.
 pub(crate) struct Keepalive {
-    /// Whether we ask at all.
+    /// Whether keepalives are sent.
     pub(crate) watched: bool,
     pub(crate) asked_at: Instant,
     pub(crate) heard_at: Instant,
@@ -54,8 +54,8 @@ pub(crate) struct Keepalive {
 }
 
 impl Session {
-    /// Judges a peer that opens a session while this one, with the same peer, is there. The rules are those
-    /// of `ProtocolV2::handle_existing_connection` in `src/msg/async/ProtocolV2.cc`.
+    /// Decides about a peer that opens a session while this one, with the same peer, exists. The rules
+    /// are those of `ProtocolV2::handle_existing_connection` in `src/msg/async/ProtocolV2.cc`.
     pub(crate) fn judge_ident(&self, policy: &Policy, ident: &ClientIdent, ours: &EntityAddr) -> Verdict {
         let known = &self.numbers;
         if known.peer_global_seq > ident.global_seq {
@@ -65,14 +65,14 @@ impl Session {
             return Verdict::Replace;
         }
         if known.client_cookie == ident.cookie {
-            // The session was accepted, but the peer has not seen that.
+            // The session was accepted, but the peer has not learned of it.
             return Verdict::Adopt { fresh: false };
         }
         if known.server_cookie != 0 && known.client_cookie != 0 {
             // There was a session, and the peer has forgotten it.
             return Verdict::Adopt { fresh: true };
         }
-        // Both sides are connecting to each other: both must choose the same of the two connections.
+        // Both sides are connecting to each other: both must choose the same one of the two connections.
         if policy.server || addr_key(&self.peer.addr) < addr_key(ours) {
             Verdict::Adopt { fresh: false }
         } else {
@@ -80,7 +80,8 @@ impl Session {
         }
     }
 
-    /// Judges a peer that resumes a session. The rules are those of `ProtocolV2::handle_reconnect`.
+    /// Decides about a peer that resumes a session. The rules are those of
+    /// `ProtocolV2::handle_reconnect`.
     pub(crate) fn judge_reconnect(&self, policy: &Policy, request: &Reconnect, ours: &EntityAddr) -> Verdict {
         let known = &self.numbers;
         if known.client_cookie != request.client_cookie || known.server_cookie == 0 {
@@ -100,7 +101,7 @@ impl Session {
     }
 }
 
-/// The order of addresses in which both sides agree who wins.
+/// The order of addresses by which both sides agree on the winning connection.
 fn addr_key(addr: &EntityAddr) -> impl Ord {
     (addr.sock, addr.nonce)
 }

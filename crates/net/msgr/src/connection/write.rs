@@ -1,4 +1,4 @@
-//! Writing: what a runner of the out-queue does.
+//! Writing: the work of the out-queue's runner.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -14,32 +14,33 @@ use super::out_queue::{Action, Baton, KEPT_MESSAGES, Watcher};
 use crate::Error;
 use crate::socket::Socket;
 
-/// Pieces of one vectored write. Linux takes 1,024; a batch of 64 messages with 4 KiB of data each is 129.
+/// Slices of one vectored write. Linux accepts 1,024; a batch of 64 messages with 4 KiB of data each
+/// needs 129.
 const IO_SLICES_MAX: usize = 256;
 
-/// One of a connection's sockets, for writing.
+/// The writing half of one of the connection's sockets.
 pub(crate) struct Writer {
     pub(crate) socket: Arc<Socket>,
     pub(crate) sealer: Sealer,
-    /// What is sealed and not yet written.
+    /// Sealed bytes that are not yet written.
     pub(crate) out: OutBuf,
-    /// The newest sequence number given on this socket, if lossy.
+    /// The newest sequence number assigned on this socket, if lossy.
     pub(crate) out_seq: u64,
-    /// Who watches messages of `out`.
+    /// The watchers of messages in `out`.
     pub(crate) watched: Watched,
 }
 
-/// Watchers of messages that are being written, and how far each is.
+/// The watchers of messages that are being written, with their positions in the stream.
 #[derive(Default)]
 pub(crate) struct Watched {
-    /// Bytes that the kernel has taken.
+    /// Bytes that the kernel has accepted.
     written: u64,
-    /// In order; each with what `written` is when the last byte of its message is out.
+    /// In order; each with the value of `written` at which its message has been written completely.
     watchers: VecDeque<(u64, Arc<dyn Watcher>)>,
 }
 
 impl Watched {
-    /// A watched message was sealed; `unwritten` bytes are to be written until it is out.
+    /// Registers a sealed message's watcher; the message is out once `unwritten` more bytes are written.
     fn sealed(&mut self, unwritten: usize, watcher: Arc<dyn Watcher>) {
         watcher.left();
         self.watchers.push_back((self.written + unwritten as u64, watcher));
@@ -55,16 +56,16 @@ impl Watched {
     }
 }
 
-/// How a flush ended.
+/// The result of a flush.
 enum Flush {
     Done,
-    /// The socket takes no more for now.
+    /// The socket accepts no more for now.
     Blocked,
     Failed(io::Error),
 }
 
 impl Writer {
-    /// Writes what is sealed, without blocking.
+    /// Writes the sealed bytes, without blocking.
     fn flush(&mut self) -> Flush {
         while !self.out.is_empty() {
             let mut slices = [IoSlice::new(&[]); IO_SLICES_MAX];
@@ -85,7 +86,7 @@ impl Writer {
 }
 
 impl Connection {
-    /// Does what the out-queue asks of a sender.
+    /// Performs the action that the out-queue asks of a sender.
     pub(crate) fn perform(&self, action: Action<Writer>) {
         match action {
             Action::Nothing => {}
@@ -95,7 +96,7 @@ impl Connection {
         }
     }
 
-    /// Runs the out-queue: writes what waits, at most `budget` batches; leaves the rest to the writer task.
+    /// Runs the out-queue: writes at most `budget` batches and leaves the rest to the writer task.
     pub(crate) fn run(&self, baton: Box<Baton<Writer>>, budget: u32) {
         match self.queue.next(baton) {
             Action::Submit(baton) => self.run_loaded(baton, budget),
@@ -103,7 +104,7 @@ impl Connection {
         }
     }
 
-    /// As [`Connection::run`], for a baton that has its first batch.
+    /// Like [`Connection::run`], for a baton that already has its first batch.
     pub(crate) fn run_loaded(&self, mut baton: Box<Baton<Writer>>, mut budget: u32) {
         loop {
             if let Err(e) = self.seal(&mut baton) {
@@ -128,7 +129,7 @@ impl Connection {
     }
 
     fn note_written(&self, writer: &Writer) {
-        // Relaxed: the thread that looks at it looks again seconds later.
+        // Relaxed: the reader of this value compares it seconds apart.
         self.written.store(writer.watched.written, Ordering::Relaxed);
     }
 
@@ -136,12 +137,12 @@ impl Connection {
         self.perform(self.queue.hand_over(baton));
     }
 
-    /// Turns the baton's batch into bytes.
+    /// Encodes the baton's batch.
     fn seal(&self, baton: &mut Baton<Writer>) -> Result<(), ProtoError> {
         let Baton { batch, control, writer, .. } = baton;
         let Writer { sealer, out, out_seq, watched, .. } = writer;
         let ack_seq = self.in_seq.load(Ordering::Relaxed);
-        // A message's header acknowledges too.
+        // A message's header also acknowledges.
         let control = std::mem::take(control);
         if control.ack && batch.is_empty() {
             sealer.ack(ack_seq, out)?;
@@ -166,12 +167,12 @@ impl Connection {
                 sealed
             })?;
         }
-        // Memory that only a rare backlog needs is let go.
+        // Releases memory that only a rare backlog needs.
         batch.shrink_to(KEPT_MESSAGES);
         Ok(())
     }
 
-    /// The writer task: writes what senders and readers leave to it. Ends when the connection is closed.
+    /// The writer task: writes what senders and readers hand to it. Ends when the connection is closed.
     pub(crate) async fn write_loop(self: Arc<Self>) {
         /// Batches written before other tasks of the thread get their turn.
         const BUDGET: u32 = 4;
@@ -181,7 +182,7 @@ impl Connection {
                 continue;
             };
             if baton.writer.out.is_empty() {
-                // Whoever else is about to send comes first, and his message goes along.
+                // Other senders that are about to send run first, so that their messages go along.
                 tokio::task::yield_now().await;
             } else if let Err(e) = baton.writer.socket.writable().await {
                 self.shut_down_socket(&baton.writer.socket, e.into());

@@ -1,4 +1,4 @@
-//! Sockets, behind the few calls that connections make: the kernel's, and in tests those of a simulated
+//! Sockets, behind the few calls that connections make: the kernel's and, in tests, those of a simulated
 //! network (`simulated`). In other builds there is one kind, and nothing is decided at run time.
 
 #[cfg(any(test, feature = "testing"))]
@@ -13,7 +13,7 @@ use socket2::{SockRef, TcpKeepalive};
 use tokio::io::Interest;
 use tokio::net::{TcpListener, TcpStream};
 
-/// Where a messenger's sockets and random numbers come from; by default from the kernel.
+/// The source of a messenger's sockets and random numbers; by default the kernel.
 #[derive(Clone, Default)]
 pub struct Network {
     #[cfg(any(test, feature = "testing"))]
@@ -42,7 +42,7 @@ impl Network {
     /// A number that peers cannot guess and that no two processes share.
     ///
     /// # Panics
-    /// If the system has no random numbers: nothing works without.
+    /// If the system provides no random numbers: nothing works without them.
     pub fn random_u64(&self) -> u64 {
         #[cfg(any(test, feature = "testing"))]
         if let Some(host) = &self.simulated {
@@ -51,7 +51,7 @@ impl Network {
         getrandom::u64().expect("the system gives random numbers")
     }
 
-    /// As [`random_u64`](Self::random_u64), with fewer bits.
+    /// Like [`random_u64`](Self::random_u64), with fewer bits.
     pub fn random_u32(&self) -> u32 {
         (self.random_u64() >> 32) as u32
     }
@@ -71,7 +71,7 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
-    /// What is written leaves at once; `send_buffer` bounds what the kernel keeps of it.
+    /// Disables delays of small writes; `send_buffer` bounds the bytes that the kernel buffers.
     pub(crate) fn tune(&self, send_buffer: Option<usize>) -> io::Result<()> {
         let Some(stream) = self.tcp() else { return Ok(()) };
         if let Some(bytes) = send_buffer {
@@ -80,15 +80,15 @@ impl Socket {
         stream.set_nodelay(true)
     }
 
-    /// Has the kernel find out whether the peer is still there.
+    /// Makes the kernel check whether the peer is still there.
     pub(crate) fn set_keepalive(&self, keepalive: &TcpKeepalive) -> io::Result<()> {
         self.tcp().map_or(Ok(()), |stream| SockRef::from(stream).set_tcp_keepalive(keepalive))
     }
 
-    /// Reads what there is into the buffer's free room; 0 at the end.
+    /// Reads the available bytes into the buffer's spare capacity; 0 at the end.
     ///
-    /// A read that does not fill the room has emptied the socket: then the runtime is told that the socket
-    /// would block, which saves the read that would find it out.
+    /// A read that does not fill the spare capacity has emptied the socket. The runtime is then told
+    /// that the socket would block, which saves the read that would find out.
     #[inline]
     pub(crate) fn try_read(&self, buf: &mut BytesMut) -> io::Result<usize> {
         let socket = match self {
@@ -101,14 +101,15 @@ impl Socket {
             let room = buf.spare_capacity_mut();
             let room_len = room.len();
             received = SockRef::from(socket).recv(room)?;
-            // SAFETY: `recv` has initialized that many bytes of the room that follows the buffer's bytes.
+            // SAFETY: `recv` has initialized that many bytes of the spare capacity, which follows the
+            // buffer's bytes.
             unsafe { buf.set_len(buf.len() + received) };
             if received == 0 || received == room_len { Ok(()) } else { Err(io::ErrorKind::WouldBlock.into()) }
         });
         if received > 0 { Ok(received) } else { result.map(|()| 0) }
     }
 
-    /// Waits until a read may bring something.
+    /// Waits until a read may return something.
     #[inline]
     pub(crate) async fn readable(&self) -> io::Result<()> {
         match self {
@@ -118,7 +119,7 @@ impl Socket {
         }
     }
 
-    /// Reads into the buffer's free room, once there is something; 0 at the end.
+    /// Waits for data and reads it into the buffer's spare capacity; 0 at the end.
     pub(crate) async fn read_buf(&self, buf: &mut BytesMut) -> io::Result<usize> {
         loop {
             match self.try_read(buf) {
@@ -129,7 +130,7 @@ impl Socket {
         }
     }
 
-    /// Writes as much as the socket takes now.
+    /// Writes as much as the socket accepts now.
     #[inline]
     pub(crate) fn try_write_vectored(&self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
         match self {
@@ -139,7 +140,7 @@ impl Socket {
         }
     }
 
-    /// Waits until the socket may take something.
+    /// Waits until the socket may accept something.
     #[inline]
     pub(crate) async fn writable(&self) -> io::Result<()> {
         match self {
@@ -149,7 +150,7 @@ impl Socket {
         }
     }
 
-    /// Writes all.
+    /// Writes all bytes.
     pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {
             match self.try_write_vectored(&[IoSlice::new(bytes)]) {
@@ -163,11 +164,11 @@ impl Socket {
         Ok(())
     }
 
-    /// Ends both directions; whoever waits for the socket wakes up.
+    /// Shuts both directions down; tasks that wait for the socket wake up.
     pub(crate) fn shut_down(&self) {
         match self {
             Self::Tcp(stream) => {
-                // An error means that it has ended already.
+                // An error means that the socket is shut down already.
                 let _ = SockRef::from(stream).shutdown(Shutdown::Both);
             }
             #[cfg(any(test, feature = "testing"))]
@@ -175,7 +176,7 @@ impl Socket {
         }
     }
 
-    /// The kernel's socket, if it is one.
+    /// The kernel's socket, unless it is simulated.
     fn tcp(&self) -> Option<&TcpStream> {
         match self {
             Self::Tcp(stream) => Some(stream),
@@ -201,7 +202,7 @@ impl Listener {
         }
     }
 
-    /// The next connection, and where it comes from. Nothing is lost if the future is dropped.
+    /// Returns the next connection and the address it comes from. Cancellation-safe.
     pub(crate) async fn accept(&self) -> io::Result<(Socket, SocketAddr)> {
         match self {
             Self::Tcp(listener) => listener.accept().await.map(|(stream, from)| (Socket::Tcp(stream), from)),

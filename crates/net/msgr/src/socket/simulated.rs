@@ -1,9 +1,9 @@
-//! A network in memory and simulated time. Everything random comes from a seed.
+//! A network in memory and simulated time. All randomness comes from a seed.
 //!
-//! Bytes written to one end arrive at the other in pieces, each after a latency, in order; never more are on
-//! their way than a window allows. A mortal connection is reset after a number of bytes, wherever in a frame
-//! that is: what was on its way is lost, and both ends learn of it, or neither does. What comes from and goes
-//! to a host that is cut off waits until it is not. To be used on a runtime of one thread whose clock is
+//! Bytes written to one end arrive at the other in pieces, each after a latency, in order; at most a
+//! window of bytes is in flight. A mortal connection is reset after a number of bytes, at any position
+//! in a frame: bytes in flight are lost, and both ends are notified, or neither is. Traffic from and to
+//! a host that is cut off waits until the cut ends. For use on a single-threaded runtime whose clock is
 //! paused (`tokio::time::pause`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -21,27 +21,27 @@ use tokio::time::{Duration, Instant, sleep_until};
 use super::Network;
 use crate::testing::Random;
 
-/// How a network treats connections. Shares are percentages.
+/// Parameters of a network. Shares are percentages.
 #[derive(Clone, Debug)]
 pub struct Weather {
-    /// How long a piece is on its way, in milliseconds.
+    /// How long a piece is in flight, in milliseconds.
     pub latency_ms: RangeInclusive<u64>,
-    /// The longest piece.
+    /// The size of the longest piece.
     pub piece_bytes_max: u64,
-    /// Bytes that may be on their way in one direction.
+    /// Bytes that may be in flight in one direction.
     pub window_bytes: RangeInclusive<u64>,
-    /// Connections that will be reset.
+    /// The share of connections that will be reset.
     pub mortal_percent: u64,
-    /// Bytes in both directions that a mortal connection lives for, at most.
+    /// The most bytes, in both directions together, after which a mortal connection is reset.
     pub life_bytes_max: u64,
-    /// Deaths of which neither end is told.
+    /// The share of resets of which neither end is notified.
     pub silent_percent: u64,
-    /// Attempts to connect that are refused though somebody listens.
+    /// The share of connection attempts that are refused although there is a listener.
     pub refused_percent: u64,
 }
 
 impl Weather {
-    /// Nothing is lost, and nothing takes long.
+    /// Nothing is lost, and latencies are short.
     pub fn calm() -> Self {
         Self {
             latency_ms: 1..=2,
@@ -61,7 +61,7 @@ pub struct SimulatedNetwork(Arc<Shared>);
 
 struct Shared {
     state: Mutex<State>,
-    /// A host is not cut off any more.
+    /// Notified when a host is not cut off any more.
     healed: Notify,
 }
 
@@ -72,19 +72,19 @@ struct State {
     cut_off: BTreeSet<IpAddr>,
     wires: Vec<Weak<Wire>>,
     next_port: u16,
-    /// What has happened, as a number.
+    /// A hash of everything that has happened.
     fingerprint: u64,
     began: Instant,
 }
 
 impl SimulatedNetwork {
-    /// A network without hosts.
+    /// Creates a network without hosts.
     ///
     /// # Panics
     /// Outside of a runtime whose clock is paused.
     pub fn new(seed: u64, weather: Weather) -> Self {
         let state = State {
-            // Seeds that are close must not begin alike.
+            // Similar seeds must not begin alike.
             random: Random(seed.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
             weather,
             listeners: BTreeMap::new(),
@@ -97,17 +97,17 @@ impl SimulatedNetwork {
         Self(Arc::new(Shared { state: Mutex::new(state), healed: Notify::new() }))
     }
 
-    /// For messengers on a host.
+    /// The network as messengers on a host see it.
     pub fn host(&self, ip: IpAddr) -> Network {
         Network { simulated: Some(Host { network: self.clone(), ip }) }
     }
 
-    /// From now on, for new connections and new pieces.
+    /// Changes the parameters for new connections and new pieces.
     pub fn set_weather(&self, weather: Weather) {
         self.state().weather = weather;
     }
 
-    /// Resets the connections that a host has now.
+    /// Resets the current connections of a host.
     pub fn reset(&self, ip: IpAddr) {
         for wire in self.wires() {
             if wire.has(ip) {
@@ -117,12 +117,12 @@ impl SimulatedNetwork {
         }
     }
 
-    /// Nothing comes from or goes to a host, until it is [joined](Self::join) again.
+    /// Cuts a host off from all traffic, until it is [joined](Self::join) again.
     pub fn cut_off(&self, ip: IpAddr) {
         self.state().cut_off.insert(ip);
     }
 
-    /// Ends a cut: what has waited goes on its way.
+    /// Ends a cut: waiting traffic is sent on.
     pub fn join(&self, ip: IpAddr) {
         let latency = {
             let mut state = self.state();
@@ -138,12 +138,12 @@ impl SimulatedNetwork {
         }
     }
 
-    /// A number for all that has happened so far: equal after equal runs.
+    /// A hash of everything that has happened so far: equal after equal runs.
     pub fn fingerprint(&self) -> u64 {
         self.state().fingerprint
     }
 
-    /// Has something else take part in the fingerprint.
+    /// Adds a number to the fingerprint.
     pub fn note(&self, what: u64) {
         self.state().note(what);
     }
@@ -199,7 +199,7 @@ impl State {
     }
 }
 
-/// A host's place in a network.
+/// A host of a network.
 #[derive(Clone)]
 pub(crate) struct Host {
     network: SimulatedNetwork,
@@ -251,7 +251,7 @@ impl Host {
         drop(state);
         let end = |side| End { network: self.network.clone(), wire: Arc::clone(&wire), side };
         let near = end(0);
-        // Nobody listens any more: as if refused.
+        // If the listener is gone, the connection is refused.
         listener.send((end(1), from)).map_err(|_| io::Error::from(io::ErrorKind::ConnectionRefused))?;
         Ok(near)
     }
@@ -259,7 +259,7 @@ impl Host {
 
 impl State {
     fn port(&mut self) -> u16 {
-        // Ports are not used twice within 64,512 connections.
+        // Ports are not reused within 64,512 connections.
         self.next_port = self.next_port.checked_add(1).unwrap_or(1024);
         self.next_port
     }
@@ -288,35 +288,37 @@ impl Drop for Listener {
     }
 }
 
-/// Two ends and what is on its way between them.
+/// Two ends and the traffic between them.
 struct Wire {
     hosts: [IpAddr; 2],
     sides: Mutex<Sides>,
-    /// Per side.
+    /// One per side.
     readable: [Notify; 2],
     writable: [Notify; 2],
 }
 
 struct Sides {
     sides: [Side; 2],
-    /// Bytes of both directions until the connection is reset.
+    /// Bytes in both directions until the connection is reset.
     life: u64,
     is_silent: bool,
-    /// Nothing passes any more, and nobody is told.
+    /// Nothing passes any more, and neither end is notified.
     dead: bool,
 }
 
-/// One end, and what is on its way to it.
+/// One end, and the traffic in flight to it.
 #[derive(Default)]
 struct Side {
-    /// What arrives when. `None`: waits for a cut to end, as does all behind it.
+    /// The pieces with their arrival times. `None`: waits for a cut to end, and so does everything
+    /// behind it.
     pieces: VecDeque<(Option<Instant>, Bytes)>,
     /// Bytes in `pieces`.
     bytes: u64,
     window: u64,
-    /// When the end comes, after all pieces: the peer has closed. `None` inside: with the end of a cut.
+    /// The arrival time of the end of the stream, after all pieces: the peer has closed. `None` inside:
+    /// when a cut ends.
     fin: Option<Option<Instant>>,
-    /// When a reset comes. Pieces that arrive later are lost.
+    /// When a reset arrives. Pieces that arrive later are lost.
     reset: Option<Instant>,
     /// This end has been shut down.
     closed: bool,
@@ -358,7 +360,7 @@ impl Sides {
         }
     }
 
-    /// What has waited for the end of a cut arrives at `at`.
+    /// Lets the traffic that waited for the end of a cut arrive at `at`.
     fn resume(&mut self, at: Instant) {
         for side in &mut self.sides {
             for (arrival, _) in &mut side.pieces {
@@ -372,7 +374,7 @@ impl Sides {
 }
 
 impl Side {
-    /// When something can be read next: a piece, the end, or an error.
+    /// When something can be read next: a piece, the end of the stream, or an error.
     fn next(&self) -> Option<Instant> {
         let arrival = match (self.pieces.front(), self.fin) {
             (Some((arrival, _)), _) => *arrival,
@@ -384,7 +386,7 @@ impl Side {
         }
     }
 
-    /// When the last thing that is on its way arrives; `None` if that is not known.
+    /// When the last piece in flight arrives; `None` if that is not known.
     fn last(&self, now: Instant) -> Option<Instant> {
         self.pieces.back().map_or(Some(now), |(arrival, _)| *arrival)
     }
@@ -479,12 +481,12 @@ impl End {
         if room == 0 && len > 0 {
             return Err(io::ErrorKind::WouldBlock.into());
         }
-        // What one write takes is up to the network, too.
+        // The network also decides how many bytes one write accepts.
         let written = if state.chance(20) { state.within(1..=room.max(1)).min(room) } else { room };
         state.note(4 + ((self.side as u64) << 8) + (written << 16));
         let mut left = gather(slices, written.saturating_as::<usize>());
         if far.closed {
-            // The answer is a reset.
+            // The peer answers with a reset.
             near.reset = Some(near.reset.unwrap_or(now + state.latency()));
         } else if !*dead {
             let passes = written.min(*life);
@@ -565,7 +567,7 @@ impl Drop for End {
     }
 }
 
-/// The first `len` bytes.
+/// Joins the first `len` bytes.
 fn gather(slices: &[IoSlice<'_>], len: usize) -> Bytes {
     let mut all = BytesMut::with_capacity(len);
     for slice in slices {

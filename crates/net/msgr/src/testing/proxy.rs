@@ -1,4 +1,4 @@
-//! Proxies on loopback that do to connections what networks do.
+//! Proxies on loopback that inject network faults.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,8 +14,8 @@ use tokio::task::JoinHandle;
 
 use super::Random;
 
-/// A proxy on loopback that forwards bytes and resets each connection after a random number of them, of both
-/// directions together, wherever in a frame that is; or does harm when it is told to.
+/// A proxy on loopback that forwards bytes and resets each connection after a random number of bytes,
+/// counted over both directions, at any position in a frame; other faults are injected on request.
 #[derive(Debug)]
 pub struct FaultProxy {
     addr: SocketAddr,
@@ -23,14 +23,14 @@ pub struct FaultProxy {
     task: JoinHandle<()>,
 }
 
-/// What the proxy's connections share.
+/// The state that the proxy's connections share.
 #[derive(Debug, Default)]
 struct Harm {
-    /// Connections that were forwarded.
+    /// Forwarded connections.
     connections: AtomicU64,
-    /// Connections that were reset.
+    /// Reset connections.
     faults: AtomicU64,
-    /// Bytes that were forwarded, both ways.
+    /// Forwarded bytes, in both directions.
     carried: AtomicU64,
     reset: Notify,
     stalled: watch::Sender<bool>,
@@ -40,11 +40,12 @@ struct Harm {
 }
 
 impl FaultProxy {
-    /// Forwards to `target`. Each connection lives for 1 to `bytes_max` bytes; after `faults_max` resets, new
-    /// connections live for ever. `seed` decides; print it when a test fails.
+    /// Forwards to `target`. Each connection is reset after 1 to `bytes_max` bytes; after `faults_max`
+    /// resets, new connections are never reset. The choices follow from `seed`: print it when a test
+    /// fails.
     ///
     /// # Panics
-    /// Outside of a runtime of tokio's.
+    /// Outside of a tokio runtime.
     pub fn start(target: SocketAddr, seed: u64, bytes_max: u64, faults_max: u64) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
@@ -65,52 +66,52 @@ impl FaultProxy {
         Ok(Self { addr, harm, task })
     }
 
-    /// Where to connect.
+    /// The address to connect to.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// Connections that were forwarded.
+    /// Forwarded connections.
     pub fn connections(&self) -> u64 {
         self.harm.connections.load(Ordering::Relaxed)
     }
 
-    /// Connections that were reset.
+    /// Reset connections.
     pub fn faults(&self) -> u64 {
         self.harm.faults.load(Ordering::Relaxed)
     }
 
-    /// Bytes that were forwarded, both ways.
+    /// Forwarded bytes, in both directions.
     pub fn carried(&self) -> u64 {
         self.harm.carried.load(Ordering::Relaxed)
     }
 
-    /// Resets all connections there are.
+    /// Resets all current connections.
     pub fn reset_all(&self) {
         self.harm.reset.notify_waiters();
     }
 
-    /// Inverts a bit in the middle of the bytes that are forwarded next.
+    /// Inverts a bit in the middle of the next forwarded piece.
     pub fn damage_next(&self) {
         self.harm.damage.store(true, Ordering::Relaxed);
     }
 
-    /// Forwards nothing any more, but keeps connections open.
+    /// Stops forwarding, but keeps connections open.
     pub fn stall(&self) {
         self.harm.stalled.send_replace(true);
     }
 
-    /// Goes on after a [`stall`](Self::stall), with what came meanwhile.
+    /// Ends a [`stall`](Self::stall) and forwards what arrived in the meantime.
     pub fn go_on(&self) {
         self.harm.stalled.send_replace(false);
     }
 
-    /// New connections live for ever from now on.
+    /// Never resets connections accepted from now on.
     pub fn calm_down(&self) {
         self.harm.calm.store(true, Ordering::Relaxed);
     }
 
-    /// Forwards each piece this much later.
+    /// Delays each piece by `delay`.
     pub fn delay(&self, delay: Duration) {
         self.harm.delay_us.store(u64::try_from(delay.as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
@@ -132,15 +133,15 @@ pub struct FaultProxies {
 }
 
 impl FaultProxies {
-    /// What each proxy is started with: see [`FaultProxy::start`].
+    /// Sets the parameters that each proxy is started with: see [`FaultProxy::start`].
     pub fn new(seed: u64, bytes_max: u64, faults_max: u64) -> Self {
         Self { seed, bytes_max, faults_max, by_target: Mutex::default() }
     }
 
-    /// Where to connect instead of `target`.
+    /// The address to connect to instead of `target`.
     ///
     /// # Panics
-    /// Outside of a runtime of tokio's, or if no port is free.
+    /// Outside of a tokio runtime, or if no port is free.
     pub fn route(&self, target: SocketAddr) -> SocketAddr {
         let mut by_target = self.by_target.lock().unwrap_or_else(PoisonError::into_inner);
         let seed = self.seed + by_target.len() as u64;
@@ -148,12 +149,12 @@ impl FaultProxies {
         by_target.entry(target).or_insert_with(start).addr()
     }
 
-    /// Does something to each proxy.
+    /// Calls `then` for each proxy.
     pub fn for_each(&self, then: impl FnMut(&FaultProxy)) {
         self.by_target.lock().unwrap_or_else(PoisonError::into_inner).values().for_each(then);
     }
 
-    /// The sum of what each proxy counts.
+    /// Returns the sum of `count` over the proxies.
     pub fn sum(&self, mut count: impl FnMut(&FaultProxy) -> u64) -> u64 {
         let mut sum = 0;
         self.for_each(|proxy| sum += count(proxy));
@@ -179,7 +180,7 @@ async fn forward(mut near: TcpStream, target: SocketAddr, life: u64, harm: Arc<H
         }
     }
     harm.faults.fetch_add(1, Ordering::Relaxed);
-    // Closing without lingering sends a reset and throws away what is under way.
+    // Closing with a linger time of zero sends a reset and discards bytes in flight.
     for stream in [near, far] {
         let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
     }
@@ -192,7 +193,7 @@ async fn pass_on(
     harm: &Harm,
 ) -> io::Result<usize> {
     let n = read?;
-    // The sender is the proxy's, which lives as long as its connections' share of it.
+    // The channel's sender is in `harm`, which this connection shares.
     let _ = harm.stalled.subscribe().wait_for(|stalled| !stalled).await;
     let delay_us = harm.delay_us.load(Ordering::Relaxed);
     if delay_us > 0 {

@@ -1,4 +1,5 @@
-//! Peers that take all they can get: others are served all the same, and nothing grows beyond its bound.
+//! Goal: greedy peers neither keep others from being served nor exceed the bounds of admission. Method:
+//! peers that open as many handshakes and sessions, or announce as much data, as they can.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -31,7 +32,7 @@ async fn handshakes_that_do_not_end_keep_nobody_out() {
     client.peer.until_count(1).await;
     assert!(client.peer.events().iter().all(|event| event == "connected"), "{:?}", client.peer.events());
     assert!(admission.handshakes() <= 6, "{admission:?}");
-    // The oldest are told to go, in the order in which they came.
+    // The oldest handshakes are ended, in the order in which they came.
     for stream in &mut silent[..94] {
         let _ = stream.read_to_end(&mut Vec::new()).await;
     }
@@ -60,7 +61,7 @@ async fn sessions_of_one_user_are_bounded_and_those_of_others_go_on() {
     let modest = Side::client(|_| {});
     open(&modest, "modest").send(small(1)).expect("queued");
     modest.peer.until_count(1).await;
-    // One that is given back is had by the next.
+    // A slot that is released goes to the next session.
     first[0].mark_down();
     greedy.peer.until("the sixth", |_| sixth.state() == State::Open).await;
     assert_eq!(admission.sessions(), 6);
@@ -88,8 +89,8 @@ async fn a_client_that_comes_again_needs_no_further_place() {
     assert_eq!((admission.sessions(), server.peer.errors().len()), (1, 0));
 }
 
-/// What a peer sends of a message that never becomes whole: a preamble that announces its data, then `sent`
-/// bytes.
+/// The bytes that a peer sends of a message that never becomes complete: a preamble that announces its
+/// data, then `sent` zero bytes.
 fn begun(announced: u32, sent: usize) -> Vec<u8> {
     let mut preamble = vec![17, 4];
     for (len, align) in [(41_u32, 8_u16), (5, 8), (0, 8), (announced, 4096)] {
@@ -102,7 +103,7 @@ fn begun(announced: u32, sent: usize) -> Vec<u8> {
     preamble
 }
 
-/// Sends, instead of a client's messages, what is given; after its handshake.
+/// Completes a client's handshake, then sends `bytes` in place of messages.
 async fn open_and_send(addr: EntityAddr, bytes: &[u8]) -> TcpStream {
     use crate::ConnectAuth as _;
     use loligo_msgr_proto::{ClientIdent, Event, FLAG_LOSSY, Handshake, Local};
@@ -158,14 +159,14 @@ async fn messages_that_do_not_become_whole_have_one_budget() {
         attackers.push(tokio::spawn(async move { open_and_send(addr, &bytes).await }));
     }
     server.peer.until("a full budget", |_| admission.begun_bytes() > 24 * MIB).await;
-    // Small messages need none of it.
+    // Small messages are not charged to the budget.
     let client = Side::client(|_| {});
     let conn = client.connect(addr, Policy::lossy_client());
     conn.send(large(1, 128 << 10)).expect("queued");
     client.peer.until_count(1).await;
-    // The holder that came first may exceed the bound, by its own message.
+    // The holder that came first may exceed the bound by its own message.
     assert!(admission.begun_bytes() <= 32 * MIB + 16 * MIB, "{admission:?}");
-    // A long one waits until those that are silent have lost their connections.
+    // A large message waits until the silent peers have lost their connections.
     conn.send(large(2, 24 * MIB)).expect("queued");
     client.peer.until_count(2).await;
     attackers.iter().for_each(tokio::task::JoinHandle::abort);

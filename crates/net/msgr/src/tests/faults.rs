@@ -1,9 +1,9 @@
-//! Lost sockets: lossy connections end, lossless sessions go on.
+//! Lost sockets: lossy connections end, lossless sessions continue.
 
 use super::*;
 use crate::testing::FaultProxy;
 
-/// Where the proxy is, as the peer behind it.
+/// The peer's entity address with the proxy's socket address.
 fn through(proxy: &FaultProxy, peer: EntityAddr) -> EntityAddr {
     EntityAddr { sock: Some(proxy.addr()), ..peer }
 }
@@ -94,7 +94,7 @@ async fn a_lossy_connection_says_once_that_it_is_dead() {
     server.peer.until_event("reset").await;
     assert_eq!(conn.state(), State::Closed);
     assert!(matches!(conn.send(small(2)), Err(SendError::Closed)));
-    // Another connection of the same client is another session.
+    // Another connection of the same client is a new session.
     let again = client.connect(through(&proxy, addr), Policy::lossy_client());
     again.send(small(3)).expect("queued");
     server.peer.until_count(2).await;
@@ -102,7 +102,7 @@ async fn a_lossy_connection_says_once_that_it_is_dead() {
     assert_eq!(server.peer.events(), ["accepted", "reset", "accepted"]);
 }
 
-/// Else nobody would know whose connection it is that was lost.
+/// Otherwise the dispatcher could not tell which connection was lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_happens_on_a_connection_before_it_is_ready() {
     let (_server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;
@@ -117,7 +117,8 @@ async fn nothing_happens_on_a_connection_before_it_is_ready() {
     assert_eq!(client.peer.events(), ["ready", "connected"]);
 }
 
-/// What is left for the writer task is packed when its turn comes, in order with what is sent.
+/// Messages left to the writer task are packed when their turn comes, and keep their order among
+/// messages that are sent.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_left_arrives_in_order_with_what_is_sent() {
     struct Late(std::ops::Range<u64>);
@@ -163,7 +164,7 @@ async fn a_newer_lossy_connection_replaces_the_older_one() {
     server.peer.until("one is left", |_| server.msgr.connections().len() == 1).await;
 }
 
-// What stock clients do that ask a named monitor: they open a second connection and keep the first.
+// Stock clients do this to query a named monitor: they open a second connection and keep the first.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_peer_of_an_anonymous_server_keeps_both_connections() {
     let (server, addr) = Side::server(Peer::echo(), Policy::anonymous_server(), |_| {}).await;
@@ -190,7 +191,7 @@ async fn a_peer_that_has_forgotten_the_session_gets_a_new_one() {
     let conn = client.connect(addr, Policy::lossless_client());
     conn.send(small(1)).expect("queued");
     server.peer.until_count(1).await;
-    // The server restarts at the same address and knows nothing.
+    // The server restarts at the same address and has no state.
     server.msgr.shutdown().await;
     let restarted = Side::new(EntityType::OSD, Peer::echo(), |config| {
         config.nonce = addr.nonce;
@@ -222,8 +223,8 @@ async fn a_client_that_has_forgotten_the_session_gets_a_new_one() {
     assert_eq!(second.peer.tids(), [2]);
 }
 
-/// Holds the dispatch of message 1 up until message 3 has been dispatched, which must not happen, or some
-/// time has gone by.
+/// Blocks the dispatch of message 1 until message 3 has been dispatched, which must not happen, or a
+/// time limit has passed.
 #[derive(Default)]
 struct Slow {
     order: Mutex<Vec<u64>>,

@@ -1,4 +1,4 @@
-//! Messages, throttles, bounds and revocation while all is well.
+//! Messages, throttles, bounds and revocation without faults.
 
 use super::*;
 use crate::Throttle;
@@ -66,7 +66,7 @@ async fn a_thousand_threads_send_on_one_connection() {
     }
 }
 
-/// Notes what it hears, by name.
+/// Records the notifications of the message with this tid.
 struct Notes(u64, Arc<Mutex<Vec<(u64, &'static str)>>>);
 
 impl Watcher for Notes {
@@ -79,7 +79,8 @@ impl Watcher for Notes {
     }
 }
 
-/// Larger than what sockets keep, so that one is written in many pieces while others wait.
+/// Some messages are larger than the sockets' buffers, so that they are written in many pieces while
+/// others wait.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_watches_messages_hears_when_each_leaves() {
     let (server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;
@@ -92,7 +93,7 @@ async fn who_watches_messages_hears_when_each_leaves() {
         conn.send(large(tid + 100, 5000)).expect("queued");
     }
     server.peer.until_count(24).await;
-    // Who writes tells so behind the write.
+    // The runner notifies the watcher after the write.
     server.peer.until("all is told", |_| heard.lock().expect("not poisoned").len() == 24).await;
     let heard = heard.lock().expect("not poisoned").clone();
     let of = |what| heard.iter().filter(|(_, event)| *event == what).map(|(tid, _)| *tid).collect::<Vec<_>>();

@@ -1,8 +1,8 @@
 //! Two messengers over loopback.
 //!
-//! Goal: what senders and dispatchers are promised holds, on real sockets, also when those are reset at any
-//! byte. Method: each side collects what is dispatched to it; in test builds `loligo-lockstat` panics if a
-//! lock is held at a socket call or a dispatch, or taken in a wrong order.
+//! Goal: the guarantees given to senders and dispatchers hold on real sockets, also when those are reset
+//! at any byte. Method: each side collects what is dispatched to it; in test builds `loligo-lockstat`
+//! panics if a lock is held at a socket call or a dispatch, or taken in a wrong order.
 
 mod admission;
 mod faults;
@@ -28,10 +28,10 @@ use crate::{
     SendError, State, Unpacked, Watcher,
 };
 
-/// What a test waits for; it is there within milliseconds or not at all.
+/// Time limit of waits; what a test waits for comes within milliseconds or not at all.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Collects what happens.
+/// A dispatcher that collects events and messages.
 #[derive(Default)]
 struct Peer {
     tids: Mutex<Vec<u64>>,
@@ -39,11 +39,11 @@ struct Peer {
     log: Mutex<Vec<(Level, String)>>,
     conns: Mutex<Vec<Arc<Connection>>>,
     holds: Mutex<Vec<Hold>>,
-    /// Answer each message with one of the same number.
+    /// Answer each message with one that has the same tid.
     echo: bool,
-    /// Bytes of data in each of those.
+    /// Bytes of data in each answer.
     echo_bytes: usize,
-    /// Count messages against the throttle until the test lets them go.
+    /// Count messages against the throttle until the test releases them.
     keep: bool,
     batches: AtomicUsize,
     changed: Notify,
@@ -85,7 +85,7 @@ impl Peer {
                 if done(self) {
                     return;
                 }
-                // Not everything that a test looks at notifies.
+                // Not every condition that a test waits for sends a notification.
                 let _ = tokio::time::timeout(Duration::from_millis(5), changed).await;
             }
         };
@@ -142,7 +142,7 @@ impl Dispatcher for Peer {
     }
 }
 
-/// One side: a messenger and what it collects.
+/// One side: a messenger and its collecting dispatcher.
 struct Side {
     msgr: Arc<Messenger>,
     peer: Arc<Peer>,
@@ -167,7 +167,7 @@ impl Side {
         Self::new(EntityType::CLIENT, Peer::default(), change)
     }
 
-    /// A listening side, and its address.
+    /// Creates a listening side; returns it and its address.
     async fn server(peer: Peer, policy: Policy, change: impl FnOnce(&mut Config)) -> (Self, EntityAddr) {
         let side = Self::new(EntityType::OSD, peer, |config| {
             config.policies = Policies::new(policy);

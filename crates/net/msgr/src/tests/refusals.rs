@@ -1,4 +1,4 @@
-//! Peers that are not there, are silent, or talk nonsense.
+//! Peers that do not exist, are silent, or send garbage.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -21,7 +21,7 @@ async fn nonsense_closes_its_connection_with_one_line_and_no_other() {
         let mut stream = TcpStream::connect(sock).await.expect("it listens");
         let mut nonsense = b"ceph v2\n\x10\x00".to_vec();
         if round % 3 == 0 {
-            // A good banner, then noise.
+            // A valid banner, then noise.
             nonsense.extend([3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
         } else {
             nonsense.truncate(round % 10);
@@ -29,7 +29,7 @@ async fn nonsense_closes_its_connection_with_one_line_and_no_other() {
         nonsense.extend((0..4096).map(|_| random.next() as u8));
         let _ = stream.write_all(&nonsense).await;
         let mut rest = Vec::new();
-        // The server hangs up: an end or a reset.
+        // The server closes the connection: the read ends or fails with a reset.
         let _ = tokio::time::timeout(LONG, stream.read_to_end(&mut rest)).await.expect("it hangs up");
     }
     server.peer.until("all lines", |peer| peer.errors().len() >= rounds).await;
@@ -95,7 +95,7 @@ async fn silent_peers_are_given_up() {
 async fn answered_keepalives_keep_a_connection_and_unanswered_ones_end_it() {
     let (_server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;
     let proxy = FaultProxy::start(addr.sock.expect("an address"), 1, u64::MAX, 0).expect("a proxy");
-    // The test itself says what time it is.
+    // The test calls `check_alive` itself, with times of its own.
     let client = Side::client(|config| config.limits.keepalive_interval = Duration::ZERO);
     let limits = Limits::default();
     let conn = client.connect(EntityAddr { sock: Some(proxy.addr()), ..addr }, Policy::lossy_client());
@@ -112,7 +112,7 @@ async fn answered_keepalives_keep_a_connection_and_unanswered_ones_end_it() {
     conn.check_alive(after(90), &limits);
     assert_eq!(conn.state(), State::Open, "the peer has answered");
     proxy.stall();
-    // One answer may still have been under way.
+    // One answer may still have been in flight.
     for seconds in [100, 140, 180] {
         conn.check_alive(after(seconds), &limits);
     }

@@ -1,5 +1,6 @@
-//! Two messengers over a simulated network. Goal: lossless sessions lose nothing, repeat nothing and keep the
-//! order, in whatever way their sockets end. Method: many seeds, simulated time; equal seeds make equal runs.
+//! Two messengers over a simulated network. Goal: lossless sessions lose nothing, repeat nothing and
+//! keep the order, however their sockets end. Method: many seeds, in simulated time; equal seeds make
+//! equal runs.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -10,7 +11,7 @@ const MESSAGES: u64 = 200;
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 const SERVER: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
 
-/// Sockets live for some kilobytes; of some deaths nobody is told.
+/// Sockets live for some kilobytes; some resets are not reported to either end.
 fn storm() -> Weather {
     Weather {
         latency_ms: 1..=30,
@@ -23,13 +24,13 @@ fn storm() -> Weather {
     }
 }
 
-/// Runs in simulated time.
+/// Runs a future in simulated time.
 fn simulate<T>(run: impl Future<Output = T>) -> T {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_time().start_paused(true).build().expect("a runtime").block_on(run)
 }
 
-/// One run; returns its fingerprint and how long it took in simulated time.
+/// Performs one run; returns its fingerprint and its duration in simulated time.
 async fn exchange(seed: u64, policy: Policy, accepting: Policy) -> (u64, Duration) {
     let began = tokio::time::Instant::now();
     let network = SimulatedNetwork::new(seed, storm());
@@ -53,7 +54,7 @@ async fn exchange(seed: u64, policy: Policy, accepting: Policy) -> (u64, Duratio
     while client.peer.tids().len() < MESSAGES as usize {
         tokio::time::sleep(Duration::from_millis(100)).await;
         let so_far = client.peer.tids().len();
-        // Each silent death takes half a minute.
+        // Each silent reset costs half a minute.
         assert!(began.elapsed() < Duration::from_secs(3600), "seed {seed}: stuck at {so_far} answers");
     }
     let took = began.elapsed();

@@ -1,6 +1,6 @@
-//! Goal: a peer that reads late gets every answer, and one that does not read at all neither grows a queue
-//! beyond its bound nor goes on with answers left out. Method: clients whose throttle keeps them from
-//! reading.
+//! Goal: a peer that reads late gets every answer; a peer that does not read at all neither grows a
+//! queue beyond its bound nor misses single answers on a connection that continues. Method: clients
+//! whose throttle keeps them from reading.
 
 use super::*;
 use crate::Throttle;
@@ -18,7 +18,7 @@ fn deaf() -> (Side, Policy, Hold) {
     (Side::client(|_| {}), Policy::lossy_client().with_throttle(throttle), hold)
 }
 
-/// Sends requests, each of which is answered with much, until the last one or until the connection is lost.
+/// Sends requests with large answers, until the last one or until the connection is lost.
 fn ask(conn: &Arc<Connection>, requests: u64) -> tokio::task::JoinHandle<()> {
     let conn = Arc::clone(conn);
     tokio::spawn(async move {
@@ -45,7 +45,7 @@ async fn who_reads_late_gets_all_answers() {
     let (client, policy, hold) = deaf();
     let conn = client.connect(addr, policy);
     let sender = ask(&conn, REQUESTS);
-    // What it has read by then is answered into its queue and the sockets' buffers.
+    // The answers to the requests read so far fill its queue and the sockets' buffers.
     let is_held = |peer: &Peer| peer.conns.lock().expect("not poisoned").last().is_some_and(|c| c.is_long());
     server.peer.until("a long queue", is_held).await;
     drop(hold);
@@ -85,7 +85,7 @@ async fn a_full_queue_ends_the_connection() {
     let conn = client.connect(addr, policy);
     conn.send(small(1)).expect("queued");
     server.peer.until_count(1).await;
-    // Such as what watchers are told, which nobody has asked for.
+    // Unsolicited messages, such as notifications to watchers.
     let accepted = server.peer.conn();
     let mut sent = 0;
     while accepted.send(large(sent + 1, 1 << 20)).is_ok() {

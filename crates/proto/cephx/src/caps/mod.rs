@@ -1,7 +1,7 @@
-//! Capabilities: what the holder of a key may do, as text such as `allow rw pool=x namespace=y*`.
+//! Capabilities: the rights of a key's owner, as text such as `allow rw pool=x namespace=y*`.
 //!
-//! [`OsdCaps`] are those for object storage, [`MonCaps`] those for monitors. Both are read as Ceph reads
-//! them, and check as Ceph does: what no grant allows is forbidden.
+//! [`OsdCaps`] are the rights on object storage, [`MonCaps`] the rights on monitors. Both are parsed and
+//! checked as in Ceph: everything that no grant allows is forbidden.
 
 mod mon;
 mod osd;

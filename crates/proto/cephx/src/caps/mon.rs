@@ -6,8 +6,8 @@
 //! constraint := KEY=VALUE | KEY prefix TEXT | KEY regex TEXT
 //! ```
 //!
-//! What several grants allow adds up. A constraint's `regex` must fit the whole argument; one that cannot be
-//! read fits none.
+//! Grants are cumulative. A constraint's `regex` must match the whole argument; an invalid one matches
+//! nothing.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -18,23 +18,23 @@ use regex_lite::Regex;
 
 use super::scan::{CapsError, Network, Scanner};
 
-/// What may be done: a set of read, write and execute.
+/// A set of the rights read, write and execute.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Perms(u8);
 
 impl Perms {
-    /// Nothing.
+    /// No right.
     pub const NONE: Self = Self(0);
-    /// Look.
+    /// Read.
     pub const R: Self = Self(1);
-    /// Change.
+    /// Write.
     pub const W: Self = Self(2);
-    /// Administer; for service `auth`, even looking at keys.
+    /// Administer; for service `auth`, reading keys requires it too.
     pub const X: Self = Self(4);
-    /// All three.
+    /// All three rights.
     pub const RWX: Self = Self(7);
 
-    /// Whether all of `needed` is in it.
+    /// Whether the set contains all of `needed`.
     pub fn contains(self, needed: Self) -> bool {
         self.0 & needed.0 == needed.0
     }
@@ -47,7 +47,7 @@ impl BitOr for Perms {
     }
 }
 
-/// A command that a client sends to the monitor.
+/// A command of a client to the monitor.
 #[derive(Clone, Copy, Debug)]
 pub struct Command<'a> {
     /// Its name: `osd pool create`.
@@ -56,7 +56,7 @@ pub struct Command<'a> {
     pub args: &'a BTreeMap<String, String>,
 }
 
-/// What a client may do with monitors.
+/// The rights of a client on monitors.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MonCaps {
     grants: Vec<Grant>,
@@ -72,7 +72,7 @@ struct Grant {
 enum What {
     /// `*`.
     All,
-    /// Every service but `config-key`, whose secrets only `*` opens.
+    /// Every service except `config-key`, whose secrets need `*` or a grant of their own.
     Every(Perms),
     Service(String, Perms),
     Command {
@@ -81,25 +81,25 @@ enum What {
     },
 }
 
-/// What an argument must be. It must be there, but for [`Constraint::Absent`].
+/// The condition on an argument. The argument must be present, except for [`Constraint::Absent`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Constraint {
     Equal(String),
     Prefix(String),
-    /// A client's address with its nonce, `IP:PORT/NONCE`: only a process can be meant, not a machine.
+    /// A client's address with its nonce, `IP:PORT/NONCE`: it identifies a process, not a machine.
     AddressWithNonce,
     /// `daemon-private/NAME/…` with the client's own name.
     OwnPrivateKey,
     Regex(Pattern),
-    /// Nothing: the argument is not given.
+    /// The argument must not be present.
     Absent,
 }
 
-/// A pattern for a whole argument.
+/// A pattern that must match a whole argument.
 #[derive(Clone, Debug)]
 struct Pattern {
     text: String,
-    /// `None` if the text is no pattern.
+    /// `None` if the text is not a valid pattern.
     regex: Option<Regex>,
 }
 
@@ -118,7 +118,7 @@ impl PartialEq for Pattern {
 impl Eq for Pattern {}
 
 impl MonCaps {
-    /// Reads a capability's text. An empty one allows nothing.
+    /// Parses a capability's text. An empty text allows nothing.
     pub fn parse(text: &str) -> Result<Self, CapsError> {
         let mut s = Scanner::new(text);
         let mut grants = Vec::new();
@@ -136,8 +136,8 @@ impl MonCaps {
         self.grants.iter().any(|g| g.what == What::All && g.network.is_none())
     }
 
-    /// Whether `who`, at `addr`, may do `needed` with a service (`mon`, `osd`, `auth`, `config`, …), possibly
-    /// by a command.
+    /// Whether `who`, at `addr`, has the rights `needed` on a service (`mon`, `osd`, `auth`, `config`,
+    /// …), possibly through a command.
     pub fn allows(
         &self,
         who: &EntityName,
@@ -266,7 +266,7 @@ fn parse_perms(s: &mut Scanner<'_>) -> Result<Perms, CapsError> {
     Ok(perms)
 }
 
-/// What a profile allows. One that Ceph does not know allows nothing.
+/// The grants of a profile. A profile that Ceph does not know allows nothing.
 fn expand_profile(profile: &str) -> Vec<What> {
     let service = |name: &str, perms| What::Service(name.to_owned(), perms);
     let command = |name: &str| What::Command { name: name.to_owned(), constraints: Vec::new() };
@@ -325,10 +325,11 @@ fn config_key(verb: &str, constraint: Constraint) -> What {
     What::Command { name: format!("config-key {verb}"), constraints: vec![("key".to_owned(), constraint)] }
 }
 
-/// Capabilities of images for whoever a `bootstrap-rbd` makes: some of the profiles of that family.
+/// Capabilities for images that a `bootstrap-rbd` key may grant: profiles of the rbd family.
 const RBD_PROFILES: &str = r#"([ ,]*profile(=| +)['"]?rbd[^ ,'"]*['"]?( +pool(=| +)['"]?[^,'"]+['"]?)?)+"#;
 
-/// Those that may make keys for daemons of one kind, with just the capabilities that the kind has.
+/// The bootstrap profiles: they may create keys for daemons of one kind, with exactly the capabilities
+/// of that kind.
 fn bootstrap_profile(profile: &str) -> Vec<What> {
     let equal = |text: &str| Constraint::Equal(text.to_owned());
     let named = |prefix: &str| Constraint::Prefix(prefix.to_owned());
@@ -363,8 +364,8 @@ fn bootstrap_profile(profile: &str) -> Vec<What> {
     if profile == "bootstrap-osd" {
         whats.extend(["osd new", "osd purge-new"].map(command));
     } else {
-        // What the kind does not need it does not get. Stock lets these pass; a key with `mgr allow *` is an
-        // administrator's.
+        // Capabilities that the kind does not need are not allowed. Stock allows them, but a key with
+        // `mgr allow *` is an administrator's.
         let others = ["caps_mon", "caps_osd", "caps_mgr", "caps_mds"].into_iter();
         let others = others.filter(|service| constraints.iter().all(|(key, _)| key != service));
         let absent: Vec<_> = others.map(|service| (service, Constraint::Absent)).collect();
@@ -378,7 +379,7 @@ fn bootstrap_profile(profile: &str) -> Vec<What> {
     whats
 }
 
-/// Who takes over a lock may shut out the process that held it, and no more.
+/// A client that takes a lock over may blocklist the process that held it, and nothing else.
 fn own_blocklist_entry(word: &str) -> What {
     What::Command {
         name: format!("osd {word}"),

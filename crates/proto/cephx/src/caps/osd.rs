@@ -6,28 +6,28 @@
 //! match   := [pool NAME] [namespace NAME[*]] [tag APPLICATION KEY=VALUE] [object_prefix TEXT] [network NET/LEN]
 //! ```
 //!
-//! Grants are separated by commas or semicolons. One grant must allow all that an operation needs; class
-//! calls may be allowed by several together.
+//! Grants are separated by commas or semicolons. A single grant must allow all access that an operation
+//! needs; class calls may be allowed by several grants together.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use super::scan::{CapsError, Network, Scanner};
 
-/// What a client may do with objects.
+/// The rights of a client on objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OsdCaps {
     grants: Vec<Grant>,
 }
 
-/// One thing that is allowed.
+/// A single grant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Grant {
     scope: Scope,
     spec: Spec,
 }
 
-/// Where it is allowed. What is empty or `None` is anywhere.
+/// The objects that a grant applies to. An empty or `None` field is no restriction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Scope {
     pool: String,
@@ -40,11 +40,11 @@ struct Scope {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Namespace {
     name: String,
-    /// Whether it is the start of the names that match.
+    /// Whether the name is a prefix of the matching namespaces.
     prefix: bool,
 }
 
-/// An application of the pool, and a pair in the application's metadata. `*` matches any.
+/// An application of the pool, and a key and value in the application's metadata. `*` matches any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Tag {
     application: String,
@@ -54,12 +54,12 @@ struct Tag {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Spec {
-    /// `*`: whatever there is.
+    /// `*`: all rights.
     All,
     Bits(u8),
     Class {
         name: String,
-        /// Empty: every method.
+        /// Empty: all methods.
         method: String,
     },
 }
@@ -70,12 +70,12 @@ const CLASS_READ: u8 = 4;
 const CLASS_WRITE: u8 = 8;
 const EXECUTE: u8 = CLASS_READ | CLASS_WRITE;
 
-/// What an operation needs, class calls aside.
+/// The access that an operation needs, without its class calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// It reads.
+    /// The operation reads.
     pub read: bool,
-    /// It writes.
+    /// The operation writes.
     pub write: bool,
 }
 
@@ -90,21 +90,21 @@ pub struct ClassCall<'a> {
     pub read: bool,
     /// The method writes.
     pub write: bool,
-    /// The class is one that a general `x` covers (`osd_class_default_list`).
+    /// Whether a general `x` covers the class (`osd_class_default_list`).
     pub by_default: bool,
 }
 
-/// What a capability looks at in a pool.
+/// The properties of a pool that capabilities refer to.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolFacts<'a> {
-    /// Its name.
+    /// The pool's name.
     pub name: &'a str,
-    /// Its applications, each with its metadata.
+    /// The pool's applications, each with its metadata.
     pub applications: &'a BTreeMap<String, BTreeMap<String, String>>,
 }
 
 impl OsdCaps {
-    /// Reads a capability's text. An empty one allows nothing.
+    /// Parses a capability's text. An empty text allows nothing.
     pub fn parse(text: &str) -> Result<Self, CapsError> {
         let mut s = Scanner::new(text);
         let mut grants = Vec::new();
@@ -122,8 +122,9 @@ impl OsdCaps {
         self.grants.iter().any(|g| g.spec == Spec::All && g.scope == Scope::default())
     }
 
-    /// What of this concerns one pool, for a client at `addr`. Make it once for a session and pool, and again
-    /// when the pool's name or applications change: checking an operation against it is cheap.
+    /// The part of the capabilities that concerns one pool, for a client at `addr`. Compute it once per
+    /// session and pool, and again when the pool's name or applications change: checking an operation
+    /// against it is cheap.
     pub fn for_pool(&self, pool: PoolFacts<'_>, addr: Option<IpAddr>) -> PoolCaps {
         let here = self.grants.iter().filter(|g| g.scope.covers_pool(pool, addr));
         let mut caps = PoolCaps { anywhere: [false; 4], grants: here.cloned().collect() };
@@ -135,25 +136,26 @@ impl OsdCaps {
     }
 }
 
-/// What a client may do in one pool.
+/// The rights of a client in one pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PoolCaps {
-    /// By [`Access::index`]: whether it is allowed for every object of the pool.
+    /// Indexed by [`Access::index`]: whether the access is allowed for every object of the pool.
     anywhere: [bool; 4],
-    /// Those of the pool; that is no longer checked.
+    /// The grants that apply to the pool; their pool restrictions have been checked.
     grants: Vec<Grant>,
 }
 
 impl PoolCaps {
-    /// Whether an operation without class calls is allowed. `object` is the locator key where the operation
-    /// has one, else the object's name; empty for an operation on a placement group, such as a listing.
+    /// Whether an operation without class calls is allowed. `object` is the operation's locator key if
+    /// it has one, else the object's name; empty for an operation on a placement group, such as a
+    /// listing.
     pub fn allows(&self, access: Access, namespace: &[u8], object: &[u8]) -> bool {
         self.anywhere[access.index()]
             || self.grants.iter().any(|g| g.scope.covers_object(namespace, object) && g.spec.allows(access))
     }
 
-    /// Whether an operation with class calls is allowed. What the methods do counts as class-read and
-    /// class-write, not in `access`.
+    /// Whether an operation with class calls is allowed. The methods' access counts as class-read and
+    /// class-write and is not included in `access`.
     pub fn allows_calls(
         &self,
         access: Access,
@@ -165,7 +167,7 @@ impl PoolCaps {
             return self.allows(access, namespace, object);
         }
         let here = || self.grants.iter().filter(|g| g.scope.covers_object(namespace, object));
-        // A grant that lacks the operation's own access contributes nothing to its calls: so it is in Ceph.
+        // As in Ceph, a grant that lacks the operation's own access does not count for its calls.
         let usable = || here().filter(|g| g.spec.allows(access));
         usable().any(|g| g.spec == Spec::All)
             || (usable().next().is_some() && calls.iter().all(|c| usable().any(|g| g.spec.allows_call(c))))
@@ -272,7 +274,7 @@ fn parse_grant(s: &mut Scanner<'_>, grants: &mut Vec<Grant>) -> Result<(), CapsE
     Ok(())
 }
 
-/// Takes one part of a scope; false if there is none. Each part may be given once.
+/// Parses one part of a scope; returns `false` if there is none. Each part may be given once.
 fn parse_scope(s: &mut Scanner<'_>, scope: &mut Scope) -> Result<bool, CapsError> {
     let word = s.peek_word();
     let again = match word {
@@ -347,7 +349,7 @@ fn parse_spec(s: &mut Scanner<'_>) -> Result<Option<Spec>, CapsError> {
     Ok((bits != 0).then_some(Spec::Bits(bits)))
 }
 
-/// `r`, `w` and `x`, each at most once and in this order.
+/// Parses `r`, `w` and `x`, each at most once and in this order.
 fn letters(word: &str) -> Option<u8> {
     let rest = word.strip_prefix('r');
     let (read, rest) = (rest.is_some(), rest.unwrap_or(word));
@@ -357,7 +359,7 @@ fn letters(word: &str) -> Option<u8> {
     (rest.is_empty() && bits != 0).then_some(bits)
 }
 
-/// The grants behind a profile. One that Ceph does not know allows nothing.
+/// Adds the grants of a profile. A profile that Ceph does not know adds none.
 fn expand_profile(profile: &str, scope: &Scope, grants: &mut Vec<Grant>) {
     let in_scope = |spec| Grant { scope: scope.clone(), spec };
     let on_objects = |object_prefix: &str, scope: &Scope, spec| Grant {
@@ -386,7 +388,7 @@ fn expand_profile(profile: &str, scope: &Scope, grants: &mut Vec<Grant>) {
 }
 
 impl Scope {
-    /// The default namespace of the same pool, where librbd keeps what belongs to the whole pool.
+    /// The default namespace of the same pool, where librbd stores data that belongs to the whole pool.
     fn without_namespace(&self) -> Self {
         Self { namespace: Some(Namespace { name: String::new(), prefix: false }), ..self.clone() }
     }

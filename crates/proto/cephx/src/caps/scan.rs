@@ -1,21 +1,21 @@
-//! The words that capabilities are made of.
+//! The scanner for the words of capabilities.
 
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// A text that is no capability.
+/// The text is not a valid capability.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("capability '{text}': {expected} expected at '{at}'")]
 pub struct CapsError {
     /// The whole text.
     pub text: String,
-    /// What is missing.
+    /// The expected element.
     pub expected: &'static str,
-    /// Where reading stopped.
+    /// The rest of the text at which parsing stopped.
     pub at: String,
 }
 
-/// Reads a text from left to right. Spaces before what is read are skipped.
+/// Scans a text from left to right, skipping spaces before each element.
 pub(super) struct Scanner<'a> {
     text: &'a str,
     rest: &'a str,
@@ -40,7 +40,7 @@ impl<'a> Scanner<'a> {
         self.rest = self.rest.trim_start();
     }
 
-    /// Takes a character, and the spaces after it.
+    /// Consumes a character, and the spaces after it.
     pub(super) fn symbol(&mut self, symbol: char) -> bool {
         let found = self.rest.strip_prefix(symbol);
         if let Some(rest) = found {
@@ -50,7 +50,7 @@ impl<'a> Scanner<'a> {
         found.is_some()
     }
 
-    /// Takes a word if it is this one.
+    /// Consumes the next word if it is `keyword`.
     pub(super) fn keyword(&mut self, keyword: &str) -> bool {
         let found = word_of(self.rest) == keyword;
         if found {
@@ -59,7 +59,7 @@ impl<'a> Scanner<'a> {
         found
     }
 
-    /// Takes `keyword=VALUE` or `keyword VALUE`.
+    /// Consumes `keyword=VALUE` or `keyword VALUE`.
     pub(super) fn setting(&mut self, keyword: &str) -> Result<Option<String>, CapsError> {
         if !self.keyword(keyword) {
             return Ok(None);
@@ -68,22 +68,23 @@ impl<'a> Scanner<'a> {
         self.string().map(Some)
     }
 
-    /// Looks at the next word without taking it.
+    /// Returns the next word without consuming it.
     pub(super) fn peek_word(&self) -> &'a str {
         word_of(self.rest)
     }
 
-    /// Takes the word that [`Scanner::peek_word`] showed.
+    /// Consumes the word that [`Scanner::peek_word`] returned.
     pub(super) fn take_word(&mut self) {
         self.advance(word_of(self.rest).len());
     }
 
-    /// Takes a word or a quoted string; a quoted one may be empty.
+    /// Consumes a word or a quoted string; a quoted string may be empty.
     pub(super) fn string(&mut self) -> Result<String, CapsError> {
         self.string_without_spaces_after().inspect(|_| self.skip_spaces())
     }
 
-    /// Like [`Scanner::string`], with an asterisk that follows at once.
+    /// Like [`Scanner::string`], and also consumes an asterisk that follows directly. Returns whether
+    /// there was one.
     pub(super) fn pattern(&mut self) -> Result<(String, bool), CapsError> {
         if self.symbol('*') {
             return Ok((String::new(), true));
@@ -95,7 +96,7 @@ impl<'a> Scanner<'a> {
         Ok((text, starred))
     }
 
-    /// Takes a network such as `10.0.0.0/8`.
+    /// Consumes a network such as `10.0.0.0/8`.
     pub(super) fn network(&mut self) -> Result<Network, CapsError> {
         let is_part = |c: char| c.is_ascii_hexdigit() || matches!(c, '.' | ':' | '/' | '[' | ']');
         let len = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
@@ -131,7 +132,7 @@ fn word_of(text: &str) -> &str {
     &text[..text.find(|c| !is_part(c)).unwrap_or(text.len())]
 }
 
-/// A network that a capability is confined to.
+/// A network to which a capability is restricted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Network {
     ip: IpAddr,
@@ -139,7 +140,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// Whether an address is in it. An unknown address is in no network.
+    /// Whether the network contains an address. No network contains an unknown address.
     pub fn contains(&self, addr: Option<IpAddr>) -> bool {
         match (self.ip, addr) {
             (IpAddr::V4(net), Some(IpAddr::V4(ip))) => {
@@ -153,7 +154,7 @@ impl Network {
     }
 }
 
-/// Whether two numbers of `bits` bits agree in their first `prefix_len`.
+/// Whether two numbers of `bits` bits agree in their first `prefix_len` bits.
 fn same_prefix(a: u128, b: u128, bits: u32, prefix_len: u32) -> bool {
     (a ^ b).checked_shr(bits - prefix_len).unwrap_or(0) == 0
 }

@@ -1,10 +1,10 @@
-//! The client's side: proving who one is to a monitor, and showing tickets to services.
+//! The client's side: authentication to monitors, and to services with tickets.
 //!
-//! An [`AuthClient`] is what a program knows about itself: its name, its key, and the tickets that monitors
-//! gave it. It makes a [`ClientAuth`] for each connection: [`AuthClient::mon_auth`] fetches all tickets while
-//! it connects to a monitor, [`AuthClient::service_auth`] shows one. Tickets grow old: when
-//! [`AuthClient::renewal`] returns a payload, send it in an MAuth to the monitor and hand the reply to
-//! [`AuthClient::renewed`].
+//! An [`AuthClient`] holds a program's identity: its name, its key, and the tickets that monitors
+//! granted. It creates a [`ClientAuth`] for each connection: [`AuthClient::mon_auth`] fetches all
+//! tickets while it connects to a monitor, [`AuthClient::service_auth`] presents one. Tickets expire:
+//! when [`AuthClient::renewal`] returns a payload, send it in an MAuth to the monitor and pass the reply
+//! to [`AuthClient::renewed`].
 
 mod mon;
 mod service;
@@ -24,28 +24,28 @@ use crate::wire::{
     GrantedTicket, TicketBlob, TicketsError,
 };
 
-/// How a client authenticates.
+/// The configuration of a client.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
     /// Its name.
     pub name: EntityName,
     /// Its key; needed for cephx.
     pub key: Option<CryptoKey>,
-    /// Acceptable methods, best first (`auth_client_required`).
+    /// Accepted methods, best first (`auth_client_required`).
     pub methods: Vec<AuthMethod>,
-    /// Acceptable modes to monitors, best first (`ms_mon_client_mode`).
+    /// Accepted modes of connections to monitors, best first (`ms_mon_client_mode`).
     pub mon_modes: Vec<ConMode>,
-    /// Acceptable modes to other services, best first (`ms_client_mode`).
+    /// Accepted modes of connections to other services, best first (`ms_client_mode`).
     pub service_modes: Vec<ConMode>,
-    /// The services to get tickets for from the first exchange on.
+    /// The services to request tickets for from the first handshake on.
     pub services: Vec<EntityType>,
-    /// What time it is.
+    /// Returns the current time.
     pub clock: fn() -> UTime,
 }
 
 impl ClientConfig {
-    /// Ceph's defaults: cephx if there is a key or else none, secure mode preferred to monitors and crc to
-    /// services. `clock` says what time it is.
+    /// Ceph's defaults: cephx if there is a key, else none; secure mode preferred for monitors and crc
+    /// for services. `clock` returns the current time.
     pub fn new(name: EntityName, key: Option<CryptoKey>, clock: fn() -> UTime) -> Self {
         Self {
             methods: vec![if key.is_some() { AuthMethod::CEPHX } else { AuthMethod::NONE }],
@@ -59,24 +59,25 @@ impl ClientConfig {
     }
 }
 
-/// A client's identity and tickets. Shared by all its connections; no method waits.
+/// A client's identity and tickets. Shared by all its connections; no method blocks.
 pub struct AuthClient {
     config: ClientConfig,
-    /// Replaced as a whole by whoever finishes an exchange with a monitor.
+    /// Replaced as a whole at the end of each exchange with a monitor.
     held: ArcSwap<Held>,
-    /// The services to get tickets for: a set of entity types.
+    /// The services to request tickets for: a set of entity types.
     services: AtomicU32,
 }
 
-/// What monitors have given so far.
+/// The state granted by monitors.
 #[derive(Clone)]
 struct Held {
     method: AuthMethod,
     global_id: GlobalId,
-    /// How many handshakes with monitors have ended well. One that another has overtaken changes nothing: its
-    /// global id would be another client's, to OSDs that have executed what we sent under the first one.
+    /// The number of successful handshakes with monitors. A handshake that another one has overtaken
+    /// changes nothing: its global id would make this a different client for OSDs that have executed
+    /// requests sent under the first one.
     handshakes: u64,
-    /// The challenge of the connection that gave the tickets: it authenticates renewals too.
+    /// The challenge of the connection that granted the tickets; it also authenticates renewals.
     server_challenge: u64,
     tickets: Vec<Ticket>,
 }
@@ -86,7 +87,7 @@ struct Ticket {
     service: EntityType,
     session_key: CryptoKey,
     blob: TicketBlob,
-    /// `None`: never.
+    /// `None`: the ticket does not expire.
     expires: Option<Expiry>,
 }
 
@@ -96,15 +97,15 @@ struct Expiry {
     expires: UTime,
 }
 
-/// What a monitor's reply holds besides tickets.
+/// The parts of a monitor's reply besides tickets.
 struct Reply {
     session_key: CryptoKey,
-    /// The connection secret, which only the reply in a handshake has.
+    /// The connection secret; only the reply of a handshake contains it.
     sealed_secret: Bytes,
 }
 
 impl AuthClient {
-    /// A client without tickets.
+    /// Creates a client without tickets.
     pub fn new(config: ClientConfig) -> Arc<Self> {
         let method = config.methods.first().copied().unwrap_or(AuthMethod::NONE);
         let held =
@@ -113,10 +114,10 @@ impl AuthClient {
         Arc::new(Self { config, held: ArcSwap::from_pointee(held), services })
     }
 
-    /// Gets tickets for this service too: with the next handshake with a monitor, or the next
-    /// [`renewal`](Self::renewal). Says whether that is new.
+    /// Requests tickets for this service too, with the next handshake with a monitor or the next
+    /// [`renewal`](Self::renewal). Returns whether the service is new.
     pub fn want_tickets_for(&self, service: EntityType) -> bool {
-        // Relaxed: nothing else is published by it.
+        // Relaxed: it publishes no other data.
         self.services.fetch_or(service.0, Ordering::Relaxed) & service.0 != service.0
     }
 
@@ -124,13 +125,14 @@ impl AuthClient {
         self.services.load(Ordering::Relaxed)
     }
 
-    /// Authentication for one connection to a monitor. When it is done, the tickets are here.
+    /// Creates the authentication for one connection to a monitor. When it is done, the tickets are
+    /// available.
     pub fn mon_auth(self: &Arc<Self>) -> Box<dyn ClientAuth> {
         Box::new(mon::MonAuth::new(Arc::clone(self)))
     }
 
-    /// Authentication for one connection to a service, such as [`EntityType::OSD`], with the ticket that is
-    /// here then. It fails if the client has another number by then than `global_id`.
+    /// Creates the authentication for one connection to a service, such as [`EntityType::OSD`], with the
+    /// ticket available at that time. It fails if the client's global id is no longer `global_id` then.
     pub fn service_auth(self: &Arc<Self>, service: EntityType, global_id: GlobalId) -> Box<dyn ClientAuth> {
         Box::new(service::TicketAuth::new(Arc::clone(self), service, global_id))
     }
@@ -140,7 +142,7 @@ impl AuthClient {
         &self.config.name
     }
 
-    /// The number that the monitors gave; 0 before the first connection.
+    /// The global id assigned by the monitors; 0 before the first connection.
     pub fn global_id(&self) -> GlobalId {
         self.held.load().global_id
     }
@@ -154,12 +156,13 @@ impl AuthClient {
         }
     }
 
-    /// When the next ticket should be renewed; `None` if none ever needs it.
+    /// The time at which the next ticket should be renewed; `None` if no ticket expires.
     pub fn renew_after(&self) -> Option<UTime> {
         self.held.load().tickets.iter().filter_map(|t| t.expires.map(|e| e.renew_after)).min()
     }
 
-    /// The payload of an MAuth that asks the connected monitor for what is due now; `None` if nothing is.
+    /// Returns the payload of an MAuth that requests the tickets due now from the connected monitor;
+    /// `None` if none is due.
     pub fn renewal(&self) -> Option<Bytes> {
         let held = self.held.load();
         if held.method != AuthMethod::CEPHX {
@@ -181,7 +184,8 @@ impl AuthClient {
         Some(w.into_bytes())
     }
 
-    /// Takes the monitor's answer to a [`AuthClient::renewal`]: the MAuthReply's `result` and payload.
+    /// Processes the monitor's answer to a [`AuthClient::renewal`]: the MAuthReply's `result` and
+    /// payload.
     pub fn renewed(&self, result: i32, payload: &[u8]) -> Result<(), AuthError> {
         if result < 0 {
             return Err(AuthError::Refused { errno: result.saturating_neg(), methods: Vec::new() });
@@ -194,7 +198,7 @@ impl AuthClient {
         self.config.key.as_ref().ok_or_else(missing)
     }
 
-    /// The request that proves who we are; `services` go along.
+    /// Builds the request that proves the client's identity and asks for tickets for `services`.
     fn authenticate(
         &self,
         server_challenge: u64,
@@ -206,8 +210,8 @@ impl AuthClient {
             client_challenge,
             proof: wire::challenge_proof(self.key()?, server_challenge, client_challenge),
             old_ticket: old_ticket.clone(),
-            // Monitors add the connection secret only for those who ask for something; all ask at least for
-            // this.
+            // Monitors add the connection secret only if the client requests tickets; this one is always
+            // requested.
             other_keys: services | EntityType::AUTH.0,
         };
         let mut w = Writer::with_capacity(256);
@@ -216,8 +220,8 @@ impl AuthClient {
         Ok(w.into_bytes())
     }
 
-    /// Reads a reply that carries tickets, and publishes them; `update` sets what else the exchange has
-    /// settled, or says why nothing is to be published.
+    /// Decodes a reply with tickets, and publishes them. `update` sets the other results of the
+    /// exchange, or returns an error to publish nothing.
     fn take_reply(
         &self,
         payload: &[u8],
@@ -229,8 +233,8 @@ impl AuthClient {
         })
     }
 
-    /// Publishes a change of what monitors have given. It is made anew if somebody else has published
-    /// meanwhile.
+    /// Publishes a change of the granted state. The change is computed again if another thread has
+    /// published one in the meantime.
     fn settle<T>(&self, change: impl Fn(&mut Held) -> Result<T, AuthError>) -> Result<T, AuthError> {
         loop {
             let before = self.held.load();
@@ -288,7 +292,7 @@ impl AuthClient {
 }
 
 impl Held {
-    /// Notes that a handshake has ended well, which began when `begun` others had.
+    /// Records a successful handshake; `begun` is the value of `handshakes` when it began.
     fn end_handshake(&mut self, begun: u64) -> Result<(), AuthError> {
         if self.handshakes != begun {
             return Err(AuthError::Superseded);
@@ -313,8 +317,8 @@ impl Held {
         self.ticket(EntityType::AUTH).map(|t| &t.session_key).ok_or_else(missing)
     }
 
-    /// Which of `services`, and of the monitors' own ticket, are missing or due for renewal: sets of entity
-    /// types.
+    /// The set of entity types, among `services` and the monitors' own ticket, whose tickets are missing
+    /// or due for renewal.
     fn due(&self, services: u32, now: UTime) -> u32 {
         let is_fresh = |ticket: &&Ticket| !ticket.is_due(now);
         let fresh = self.tickets.iter().filter(is_fresh).fold(0, |set, ticket| set | ticket.service.0);
@@ -327,7 +331,7 @@ impl Held {
 }
 
 impl Ticket {
-    /// A quarter of the validity before its end, Ceph's clients ask for a new one.
+    /// Like Ceph's clients, renews a ticket when a quarter of its validity is left.
     fn from_granted(granted: GrantedTicket, now: UTime) -> Self {
         let GrantedTicket { service, session_key, validity, blob } = granted;
         let expires = (!validity.is_zero()).then(|| {
@@ -346,7 +350,7 @@ impl Ticket {
     }
 }
 
-/// Writes an authorizer: the ticket, and the proof that we have its session key.
+/// Writes an authorizer: the ticket, and the proof that the client has its session key.
 fn write_authorizer(
     head: &AuthorizerHead,
     session_key: &CryptoKey,
@@ -358,7 +362,7 @@ fn write_authorizer(
     w.blob(&session_key.seal(Usage::Authorize, |w| w.put(&Authorize { nonce, answer })));
 }
 
-/// The modes to offer: a connection without a shared key cannot be encrypted.
+/// The modes to offer. Without a shared key a connection cannot be encrypted.
 fn offered_modes(method: AuthMethod, configured: &[ConMode]) -> Vec<ConMode> {
     configured.iter().copied().filter(|m| method == AuthMethod::CEPHX || *m == ConMode::Crc).collect()
 }

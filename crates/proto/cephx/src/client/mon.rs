@@ -12,14 +12,14 @@ use crate::handshake::{AuthError, AuthKeys, AuthMethod, AuthRequest, ClientAuth,
 use crate::key::{CryptoKey, Usage};
 use crate::wire::{Challenge, MonOpening, TicketBlob};
 
-/// One handshake with a monitor: opening, its challenge, our proof, its tickets.
+/// One handshake with a monitor: request, challenge, proof, tickets.
 pub(super) struct MonAuth {
     client: Arc<AuthClient>,
-    /// The method being tried: an index into the configured ones.
+    /// The method being tried: an index into the configured methods.
     method: usize,
-    /// The global id to keep, with the ticket that proves it ours.
+    /// The global id to keep, with the ticket that proves its ownership.
     reclaim: Option<(GlobalId, TicketBlob)>,
-    /// How many handshakes had ended well when this one began.
+    /// The number of successful handshakes when this one began.
     begun: u64,
     server_challenge: u64,
 }
@@ -41,7 +41,7 @@ impl MonAuth {
         let global_id = match (&self.reclaim, method) {
             (Some((id, _)), AuthMethod::CEPHX) => *id,
             (None, AuthMethod::CEPHX) => GlobalId(0),
-            _ => self.client.global_id(), // nothing proves it, and nothing needs to
+            _ => self.client.global_id(), // without cephx the id needs no proof
         };
         let opening = MonOpening { name: config.name.clone(), global_id };
         Ok(AuthRequest {
@@ -61,8 +61,9 @@ impl ClientAuth for MonAuth {
         self.opening(self.current_method())
     }
 
-    /// Another configured method that the monitor takes; or, if it no longer knows our old ticket, the same
-    /// with a new global id: a monitor that has lost its secrets must not lock its clients out for ever.
+    /// Tries another configured method that the monitor accepts. If the monitor no longer knows the old
+    /// ticket, tries the same method with a new global id: a monitor that has lost its secrets must not
+    /// lock its clients out for good.
     fn bad_method(
         &mut self,
         method: AuthMethod,
@@ -119,7 +120,7 @@ impl ClientAuth for MonAuth {
     }
 }
 
-/// Opens the connection secret, which comes as an encrypted string behind a length.
+/// Decrypts the connection secret, which is an encrypted string with a length in front.
 fn open_secret(
     mode: ConMode,
     sealed: &[u8],

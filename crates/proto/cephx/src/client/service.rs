@@ -12,16 +12,17 @@ use crate::key::Usage;
 use crate::random;
 use crate::wire::{AuthorizeReply, Challenge, NoneAuthorizer};
 
-/// One handshake with a service: the ticket, its challenge, our answer, its proof.
+/// One handshake with a service: ticket, challenge, answer, proof.
 pub(super) struct TicketAuth {
     client: Arc<AuthClient>,
     service: EntityType,
-    /// As whom the connection was opened: what was sent before is never sent under another number.
+    /// The global id under which the connection was opened: requests sent before must never be sent
+    /// under another one.
     global_id: GlobalId,
     shown: Option<Shown>,
 }
 
-/// What the opening showed; the answer to the challenge repeats it.
+/// The contents of the first request; the answer to the challenge repeats them.
 struct Shown {
     held: Arc<Held>,
     ticket: Ticket,
@@ -68,7 +69,8 @@ impl ClientAuth for TicketAuth {
         })
     }
 
-    /// A service takes the method that the monitors gave tickets for, or nothing.
+    /// A service accepts only the method that the monitors granted tickets for, so there is no other one
+    /// to try.
     fn bad_method(
         &mut self,
         _method: AuthMethod,

@@ -1,7 +1,7 @@
 //! The cipher of `aes256k` keys: aes256-cts-hmac-sha384-192 of RFC 8009, as Kerberos 5 uses it.
 //!
-//! Each usage of a key has two keys of its own, derived from it. What is sealed is a random block and the
-//! plaintext, encrypted; 24 bytes of a MAC over that follow.
+//! Two keys are derived from the secret for each usage. A random block and the plaintext are encrypted
+//! together; 24 bytes of a MAC over the ciphertext follow.
 
 use aes::Aes256;
 use az::SaturatingAs as _;
@@ -20,7 +20,7 @@ const BLOCK: usize = 16;
 const MAC_LEN: usize = 24;
 const IV: [u8; BLOCK] = [0; BLOCK];
 
-/// What a derived key is for (RFC 8009, section 5).
+/// The purpose of a derived key (RFC 8009, section 5).
 #[derive(Clone, Copy)]
 #[repr(u8)]
 enum Purpose {
@@ -28,8 +28,8 @@ enum Purpose {
     Integrity = 0x55,
 }
 
-/// Seals with a fresh random block. No plaintext is empty, as each has an envelope; an empty one the library
-/// would encrypt otherwise than the RFC says.
+/// Encrypts with a new random block. No plaintext is empty, because each has an envelope; the library
+/// would encrypt an empty one differently from the RFC.
 pub(super) fn encrypt(secret: &[u8; SECRET_LEN], usage: Usage, plain: &[u8]) -> Vec<u8> {
     encrypt_behind(random::array(), secret, usage as u32, plain)
 }
@@ -70,14 +70,14 @@ fn decrypt_used(
     Ok(Zeroizing::new(plain[BLOCK..].to_vec()))
 }
 
-/// Of the initial vector and what was encrypted.
+/// The MAC over the initialization vector and the ciphertext.
 fn mac(secret: &[u8; SECRET_LEN], usage: u32, sealed: &[u8]) -> [u8; MAC_LEN] {
     let key = derive::<MAC_LEN>(secret, usage, Purpose::Integrity);
     first_of(hmac(&*key, &[&IV, sealed]))
 }
 
-/// The first `LEN` bytes of a MAC of the usage, the purpose and that length (KDF-HMAC-SHA2 of RFC 8009,
-/// section 3).
+/// Derives a key: the first `LEN` bytes of a MAC over the usage, the purpose and the length
+/// (KDF-HMAC-SHA2 of RFC 8009, section 3).
 fn derive<const LEN: usize>(secret: &[u8; SECRET_LEN], usage: u32, purpose: Purpose) -> Zeroizing<[u8; LEN]> {
     let bits = (LEN.saturating_as::<u32>() * 8).to_be_bytes();
     let parts = [&1u32.to_be_bytes()[..], &usage.to_be_bytes(), &[purpose as u8, 0], &bits];

@@ -9,12 +9,12 @@ use crate::key::{CryptoKey, KeyType};
 use crate::keyring::Entry;
 use crate::wire::{AuthTicket, GrantedTicket, ServiceTicketInfo, TicketBlob};
 
-/// What can be wrong with a ticket that is shown.
+/// A ticket that cannot be opened.
 #[derive(Debug)]
 pub(super) struct BadTicket;
 
 impl AuthServer {
-    /// A new ticket for the monitors' own service, which gets other tickets.
+    /// Creates a ticket for the monitors' own service, with which other tickets are requested.
     pub(super) fn grant_auth(
         &self,
         name: &EntityName,
@@ -24,7 +24,7 @@ impl AuthServer {
         self.grant(EntityType::AUTH, name, kind, global_id, String::new(), self.config.mon_ticket_ttl)
     }
 
-    /// New tickets for the services in a set of entity types; unknown services are left out.
+    /// Creates tickets for the services in a set of entity types; unknown services are left out.
     pub(super) fn grant_services(
         &self,
         set: u32,
@@ -34,7 +34,7 @@ impl AuthServer {
     ) -> Vec<GrantedTicket> {
         let services = (0..u32::BITS).map(|bit| EntityType(set & (1 << bit)));
         services
-            .filter(|s| s.0 != 0 && *s != EntityType::AUTH) // the reply's own ticket is that of AUTH
+            .filter(|s| s.0 != 0 && *s != EntityType::AUTH) // the reply itself contains the ticket for AUTH
             .filter_map(|service| {
                 let caps = entry.caps.get(service.as_str()).cloned().unwrap_or_default();
                 self.grant(service, name, entry.key.kind(), global_id, caps, self.config.service_ticket_ttl)
@@ -42,7 +42,7 @@ impl AuthServer {
             .collect()
     }
 
-    /// A session key is of the type of the client's own key, which is the one that it certainly understands.
+    /// The session key has the type of the client's own key, which the client certainly supports.
     fn grant(
         &self,
         service: EntityType,
@@ -61,7 +61,7 @@ impl AuthServer {
         Some(GrantedTicket { service, session_key, validity, blob: TicketBlob { secret_id, blob } })
     }
 
-    /// Opens a ticket that was made for `service`.
+    /// Opens a ticket for `service`.
     pub(super) fn open_ticket(
         &self,
         service: EntityType,

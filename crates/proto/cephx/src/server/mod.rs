@@ -1,9 +1,10 @@
-//! The server's side: a monitor that knows everybody's key, and services that accept its tickets.
+//! The server's side: a monitor that knows all keys, and services that accept its tickets.
 //!
-//! An [`AuthServer`] stands on a [`KeyDatabase`] (who has which key and capabilities) and on [`ServiceKeys`]
-//! (the rotating secrets that seal tickets). It makes a [`ServerAuth`] for each connection that a monitor
-//! ([`AuthServer::mon_acceptor`]) or a service ([`AuthServer::service_acceptor`]) accepts, and answers
-//! renewals ([`AuthServer::renew`]). Somebody must call [`ServiceKeys::rotate`] now and then.
+//! An [`AuthServer`] is built from a [`KeyDatabase`] (the keys and capabilities of all names) and
+//! [`ServiceKeys`] (the rotating secrets that seal tickets). It creates a [`ServerAuth`] for each
+//! connection that a monitor ([`AuthServer::mon_acceptor`]) or a service
+//! ([`AuthServer::service_acceptor`]) accepts, and answers renewals ([`AuthServer::renew`]). The owner
+//! must call [`ServiceKeys::rotate`] periodically.
 
 mod grant;
 mod mon;
@@ -22,9 +23,9 @@ use crate::keyring::{Entry, Keyring};
 pub use mon::Renewal;
 pub use rotating::{Rotation, ServiceKeys};
 
-/// Who has which key and capabilities.
+/// The keys and capabilities of all names.
 pub trait KeyDatabase: Send + Sync {
-    /// What is known of a name. Called during handshakes: must not wait.
+    /// Returns the entry of a name. Called during handshakes: must not block.
     fn entity(&self, name: &EntityName) -> Option<Entry>;
 }
 
@@ -34,25 +35,25 @@ impl KeyDatabase for Keyring {
     }
 }
 
-/// How a server authenticates its clients.
+/// The configuration of a server.
 #[derive(Clone, Debug)]
 pub struct AuthConfig {
-    /// Acceptable methods (`auth_client_required`, `auth_service_required`).
+    /// Accepted methods (`auth_client_required`, `auth_service_required`).
     pub methods: Vec<AuthMethod>,
-    /// Acceptable modes of connections to monitors, best first (`ms_mon_service_mode`).
+    /// Accepted modes of connections to monitors, best first (`ms_mon_service_mode`).
     pub mon_modes: Vec<ConMode>,
-    /// Acceptable modes of connections to services, best first (`ms_service_mode`).
+    /// Accepted modes of connections to services, best first (`ms_service_mode`).
     pub service_modes: Vec<ConMode>,
-    /// How long the ticket is good that gets other tickets (`auth_mon_ticket_ttl`).
+    /// The validity of the ticket with which other tickets are requested (`auth_mon_ticket_ttl`).
     pub mon_ticket_ttl: Duration,
-    /// How long a service's ticket is good (`auth_service_ticket_ttl`).
+    /// The validity of a service's ticket (`auth_service_ticket_ttl`).
     pub service_ticket_ttl: Duration,
-    /// What time it is.
+    /// Returns the current time.
     pub clock: fn() -> UTime,
 }
 
 impl AuthConfig {
-    /// Ceph's defaults. `clock` says what time it is.
+    /// Ceph's defaults. `clock` returns the current time.
     pub fn new(clock: fn() -> UTime) -> Self {
         Self {
             methods: vec![AuthMethod::CEPHX],
@@ -64,13 +65,13 @@ impl AuthConfig {
         }
     }
 
-    /// The same with method `none`: everybody is who they say and may do everything.
+    /// Ceph's defaults with method `none`: every client has the name it claims and all capabilities.
     pub fn none(clock: fn() -> UTime) -> Self {
         Self { methods: vec![AuthMethod::NONE], ..Self::new(clock) }
     }
 
-    /// Whether a method is acceptable, and which of the peer's modes is taken for it: the first that we take
-    /// too.
+    /// Returns the mode for a connection: the first of the client's modes that is in `ours`. `None` if
+    /// the method or all modes are unacceptable.
     fn choose(&self, method: AuthMethod, offered: &[u32], ours: &[ConMode]) -> Option<ConMode> {
         if !self.methods.contains(&method) {
             return None;
@@ -89,19 +90,20 @@ impl AuthConfig {
     }
 }
 
-/// The authentication of one cluster. Shared by its monitor and its services; no method waits.
+/// The authentication of one cluster. Shared by its monitor and its services; no method blocks.
 pub struct AuthServer {
     config: AuthConfig,
     database: Arc<dyn KeyDatabase>,
     keys: Arc<ServiceKeys>,
     next_global_id: AtomicU64,
-    /// Global ids from here on may not be given: another life of the process would not know of them.
+    /// The end of the global ids that may be assigned: a restarted process would not know that higher
+    /// ones were in use.
     global_id_end: AtomicU64,
 }
 
 impl AuthServer {
-    /// A server that gives global ids from `first_global_id` on. After a restart it must be beyond all given
-    /// before.
+    /// Creates a server that assigns global ids from `first_global_id` on. After a restart it must be
+    /// higher than all ids assigned before.
     pub fn new(
         config: AuthConfig,
         database: Arc<dyn KeyDatabase>,
@@ -117,7 +119,7 @@ impl AuthServer {
         &self.config
     }
 
-    /// Whether clients may come without a proof of who they are.
+    /// Whether clients are accepted without proof of their identity.
     pub fn accepts_unproven(&self) -> bool {
         self.config.methods.contains(&AuthMethod::NONE)
     }
@@ -127,23 +129,24 @@ impl AuthServer {
         &self.keys
     }
 
-    /// The next global id that will be given.
+    /// The next global id that will be assigned.
     pub fn next_global_id(&self) -> GlobalId {
         GlobalId(self.next_global_id.load(Ordering::Relaxed))
     }
 
-    /// Global ids are given up to this one, which is not. Clients without one are refused when there is none
-    /// left. By default there is no bound.
+    /// Sets the end (exclusive) of the global ids that may be assigned. When none is left, clients
+    /// without a global id are refused. By default there is no bound.
     pub fn limit_global_ids(&self, end: GlobalId) {
         self.global_id_end.store(end.0, Ordering::Relaxed);
     }
 
-    /// Authentication for one connection that the monitor accepts.
+    /// Creates the authentication of one connection that the monitor accepts.
     pub fn mon_acceptor(self: &Arc<Self>) -> Box<dyn ServerAuth> {
         Box::new(mon::MonAcceptor::new(Arc::clone(self)))
     }
 
-    /// Authentication for one connection that a service, such as [`EntityType::OSD`], accepts.
+    /// Creates the authentication of one connection that a service, such as [`EntityType::OSD`],
+    /// accepts.
     pub fn service_acceptor(self: &Arc<Self>, service: EntityType) -> Box<dyn ServerAuth> {
         Box::new(service::ServiceAcceptor::new(Arc::clone(self), service))
     }
@@ -163,7 +166,7 @@ impl AuthServer {
     }
 }
 
-/// Whoever comes without proof may do everything, as in Ceph.
+/// Clients without proof have all capabilities, as in Ceph.
 fn unproven_identity(name: EntityName, global_id: GlobalId) -> Identity {
     Identity { name, global_id, caps: "allow *".to_owned(), challenge: 0 }
 }

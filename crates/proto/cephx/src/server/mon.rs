@@ -1,4 +1,4 @@
-//! The monitor's side of a handshake: challenge, check of the proof, tickets.
+//! The monitor's side of a handshake: challenge, verification of the proof, tickets.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use crate::wire::{
 };
 use crate::{CONNECTION_SECRET_LEN, EACCES, EAGAIN, EINVAL, EOPNOTSUPP, random};
 
-/// The answer to an MAuth: fields of the MAuthReply.
+/// The answer to an MAuth: the fields of the MAuthReply.
 #[derive(Debug)]
 pub struct Renewal {
     /// 0, or a negative errno.
     pub result: i32,
-    /// What the client decodes.
+    /// The payload for the client.
     pub payload: Bytes,
 }
 
@@ -34,11 +34,11 @@ pub(super) struct MonAcceptor {
     challenged: Option<Challenged>,
 }
 
-/// A client that was sent a challenge; good for one answer.
+/// A client that was sent a challenge; valid for one answer.
 struct Challenged {
     name: EntityName,
-    /// The global id that the client brought along; without one it gets a new one once it has proved who it
-    /// is.
+    /// The global id that the client wants to keep. Without one, it is assigned a new id once it has
+    /// proved its identity.
     reclaims: Option<GlobalId>,
     mode: ConMode,
     challenge: u64,
@@ -108,7 +108,7 @@ impl AuthServer {
         }
         let old =
             client.reclaims.map(|id| self.reclaim(&request.old_ticket, &client.name, id)).transpose()?;
-        // Not before: who proves nothing uses none up.
+        // Assigned only now, so that clients that prove nothing use up no ids.
         let global_id = client.reclaims.or_else(|| self.new_global_id()).ok_or(EAGAIN)?;
         let mut connection_secret = Zeroizing::new(Vec::new());
         if client.mode == ConMode::Secure {
@@ -127,7 +127,7 @@ impl AuthServer {
         })
     }
 
-    /// Answers a connected client's MAuth, which asks for new tickets before the old ones end.
+    /// Answers a connected client's MAuth, which requests new tickets before the old ones expire.
     pub fn renew(&self, client: &Identity, payload: &[u8]) -> Renewal {
         let mut r = Reader::new(payload);
         let reply = match r.u16() {
@@ -141,11 +141,11 @@ impl AuthServer {
         }
     }
 
-    /// The client proves anew that it has its key.
+    /// Renews all tickets: the client proves again that it has its key.
     fn renew_all(&self, client: &Identity, r: &mut Reader<'_>) -> Result<Bytes, Errno> {
         let request: Authenticate = r.get().map_err(|_| EACCES)?;
         if client.challenge == 0 {
-            return Err(EACCES); // it never was authenticated by cephx
+            return Err(EACCES); // the client was not authenticated by cephx
         }
         let entry = self.prove(&client.name, client.challenge, &request)?;
         let old = self.reclaim(&request.old_ticket, &client.name, client.global_id)?;
@@ -153,7 +153,7 @@ impl AuthServer {
         Ok(reply.ok_or(EACCES)?.payload)
     }
 
-    /// The client shows the ticket that gets other tickets.
+    /// Renews service tickets: the client presents the ticket with which other tickets are requested.
     fn renew_services(&self, client: &Identity, r: &mut Reader<'_>) -> Result<Bytes, Errno> {
         let head: AuthorizerHead = r.get().map_err(|_| EACCES)?;
         if head.service != EntityType::AUTH || head.global_id != client.global_id {
@@ -176,8 +176,8 @@ impl AuthServer {
         Ok(w.into_bytes())
     }
 
-    /// Checks the proof of a name's key. A name that does not exist takes as long as a wrong key of type
-    /// `aes` and looks the same.
+    /// Verifies the proof for a name's key. An unknown name takes as long, and gives the same error, as
+    /// a wrong key of type `aes`.
     fn prove(&self, name: &EntityName, challenge: u64, request: &Authenticate) -> Result<Entry, Errno> {
         let entry = self.entity(name);
         let nobody = CryptoKey::from_secret(Default::default(), [0; 16]);
@@ -187,8 +187,8 @@ impl AuthServer {
         entry.filter(|_| proven).ok_or(EACCES)
     }
 
-    /// The session key of the ticket that proves a global id to be that of the client of this name. An
-    /// expired ticket still proves it.
+    /// Returns the session key of the old ticket, if the ticket proves that the client of this name owns
+    /// the global id. An expired ticket still proves it.
     fn reclaim(
         &self,
         old_ticket: &TicketBlob,
@@ -200,7 +200,8 @@ impl AuthServer {
         if is_its_own { Ok(info.session_key) } else { Err(EACCES) }
     }
 
-    /// The reply to a client that has proven itself. `None` if a secret is missing, which does not happen.
+    /// Builds the reply to a client that has proved its identity. `None` if a secret is missing, which
+    /// does not happen.
     fn tickets_reply(
         &self,
         name: &EntityName,
@@ -237,7 +238,7 @@ struct TicketsReply {
     payload: Bytes,
 }
 
-/// `CephXResponseHeader`: which request, and 0 for success.
+/// `CephXResponseHeader`: the request's type, and 0 for success.
 fn write_header(request: u16, w: &mut Writer) {
     w.u16(request);
     w.i32(0);

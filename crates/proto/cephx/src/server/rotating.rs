@@ -1,5 +1,6 @@
-//! The secrets that seal tickets. Each service has three at a time: the previous one (tickets that are still
-//! about), the current one (new tickets), the next one (so that services could learn it before it is used).
+//! The secrets that seal tickets. Each service has three at a time: the previous one (for tickets still
+//! in use), the current one (for new tickets), and the next one (so that services can learn it before it
+//! is used).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,24 +18,24 @@ const CURRENT: usize = 1;
 const SERVICES: [EntityType; 5] =
     [EntityType::AUTH, EntityType::MON, EntityType::OSD, EntityType::MGR, EntityType::MDS];
 
-/// What secrets there are, and for how long.
+/// The types and lifetimes of secrets.
 #[derive(Clone, Copy, Debug)]
 pub struct Rotation {
-    /// How long the monitors' own tickets live (`auth_mon_ticket_ttl`).
+    /// The validity of the monitors' own tickets (`auth_mon_ticket_ttl`).
     pub mon_ttl: Duration,
-    /// How long all others live (`auth_service_ticket_ttl`).
+    /// The validity of all other tickets (`auth_service_ticket_ttl`).
     pub service_ttl: Duration,
     /// The type of new secrets.
     pub cipher: KeyType,
 }
 
-/// The rotating secrets of all services. Reading waits for nobody.
+/// The rotating secrets of all services. Readers never block.
 pub struct ServiceKeys {
     rotation: Rotation,
     rings: ArcSwap<BTreeMap<EntityType, Ring>>,
 }
 
-/// A service's secrets, oldest first; their ids follow each other.
+/// A service's secrets, oldest first, with consecutive ids.
 #[derive(Clone)]
 struct Ring([ServiceKey; KEYS_PER_SERVICE]);
 
@@ -42,12 +43,12 @@ struct Ring([ServiceKey; KEYS_PER_SERVICE]);
 struct ServiceKey {
     id: u64,
     key: CryptoKey,
-    /// When it stops being the current one.
+    /// The time at which it stops being the current one.
     expires: UTime,
 }
 
 impl ServiceKeys {
-    /// Fresh secrets. A secret seals tickets for as long as the tickets live.
+    /// Generates new secrets. A secret seals tickets for as long as a ticket is valid.
     pub fn new(rotation: Rotation, now: UTime) -> Self {
         let keys = Self { rotation, rings: ArcSwap::default() };
         let rings = SERVICES.into_iter().map(|s| (s, Ring::new(rotation.of(s), 1, now))).collect();
@@ -55,7 +56,8 @@ impl ServiceKeys {
         keys
     }
 
-    /// The secrets that [`ServiceKeys::to_bytes`] wrote: clients keep their tickets over a restart.
+    /// Restores the secrets that [`ServiceKeys::to_bytes`] encoded, so that clients keep their tickets
+    /// over a restart.
     pub fn restore(rotation: Rotation, bytes: &[u8], now: UTime) -> Result<Self, DecodeError> {
         let rings: BTreeMap<EntityType, Ring> = Reader::new(bytes)
             .versioned("service keys", 1, 1, |r, _| r.seq::<(u32, Ring), Vec<_>>())?
@@ -71,7 +73,7 @@ impl ServiceKeys {
         Ok(keys)
     }
 
-    /// The secrets, to be kept over a restart. Keep them where nobody else can read.
+    /// Encodes the secrets, to keep them over a restart. Store them where no other user can read them.
     pub fn to_bytes(&self) -> bytes::Bytes {
         let mut w = Writer::new();
         let rings = self.rings.load();
@@ -85,8 +87,8 @@ impl ServiceKeys {
         w.into_bytes()
     }
 
-    /// Replaces secrets that have been current for long enough. Call it every few minutes, from one thread.
-    /// True if there was something to replace: the secrets should be saved again then.
+    /// Replaces secrets that have been current for long enough. Call it every few minutes, from one
+    /// thread. Returns `true` if a secret was replaced: the secrets should then be saved again.
     pub fn rotate(&self, now: UTime) -> bool {
         let rings = self.rings.load();
         if rings.values().all(|ring| ring.0[CURRENT].expires > now) {
@@ -98,7 +100,7 @@ impl ServiceKeys {
         true
     }
 
-    /// The secret that seals a service's new tickets, and its id; `None` for what is no service.
+    /// The secret that seals a service's new tickets, and its id; `None` if `service` is not a service.
     pub(super) fn current(&self, service: EntityType) -> Option<(u64, CryptoKey)> {
         self.rings.load().get(&service).map(|ring| (ring.0[CURRENT].id, ring.0[CURRENT].key.clone()))
     }
@@ -110,7 +112,7 @@ impl ServiceKeys {
     }
 }
 
-/// What one service's secrets are like.
+/// The parameters of one service's secrets.
 #[derive(Clone, Copy)]
 struct Mould {
     ttl: Duration,
@@ -133,14 +135,14 @@ impl Ring {
         }))
     }
 
-    /// The ring with a current secret that is good at `now`.
+    /// Returns the ring with a current secret that is valid at `now`.
     fn turned(&self, mould: Mould, now: UTime) -> Self {
         let [_, current, next] = &self.0;
         if current.expires > now {
             return self.clone();
         }
         if next.expires <= now {
-            return Self::new(mould, next.id + 1, now); // nobody has turned it for a whole lifetime
+            return Self::new(mould, next.id + 1, now); // `rotate` was not called for a whole lifetime
         }
         let key = CryptoKey::generate_of(mould.cipher, now);
         let newest = ServiceKey { id: next.id + 1, key, expires: next.expires + mould.ttl };

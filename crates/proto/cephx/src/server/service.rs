@@ -1,4 +1,5 @@
-//! A service's side of a handshake: open the ticket, challenge, prove that we could open it.
+//! A service's side of a handshake: open the ticket, challenge the client, prove that the ticket was
+//! opened.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ pub(super) struct ServiceAcceptor {
     challenged: Option<Challenged>,
 }
 
-/// A client that was sent a challenge; good for one answer.
+/// A client that was sent a challenge; valid for one answer.
 struct Challenged {
     mode: ConMode,
     challenge: u64,
@@ -33,8 +34,8 @@ impl ServiceAcceptor {
         self.server.config.refuse(errno, &self.server.config.service_modes)
     }
 
-    /// Opens an authorizer; `None` if it was not made by our monitor for this service, or does not fit
-    /// together.
+    /// Opens an authorizer; `None` if it was not made by this cluster's monitor for this service, or if
+    /// its parts do not match.
     fn open(&self, payload: &[u8]) -> Option<(ServiceTicketInfo, Authorize)> {
         let mut r = Reader::new(payload);
         let head: AuthorizerHead = r.get().ok()?;

@@ -1,8 +1,8 @@
-//! Blocks that are added to a GCM message that was finished already (NIST SP 800-38D, 6.4, 7.1).
+//! Appends blocks to a finished GCM message (NIST SP 800-38D, 6.4, 7.1).
 //!
-//! With H the hash key, J0 the first counter block, L the block with the lengths and X the hash of all blocks
-//! of the ciphertext, the tag is `(X + L)·H + E(J0)`, where `+` is XOR. Whoever has the key gets `X·H` back
-//! from it, and hashes on from there: the next block C makes `X·H + C·H` of it.
+//! With H the hash key, J0 the first counter block, L the block with the lengths and X the hash of all
+//! blocks of the ciphertext, the tag is `(X + L)·H + E(J0)`, where `+` is XOR. With the key, `X·H` is
+//! recovered from the tag, and hashing continues from there: the next block C turns it into `X·H + C·H`.
 
 use aes::Aes128;
 use aes::cipher::{BlockCipherEncrypt as _, KeyInit as _};
@@ -17,10 +17,10 @@ pub(super) const BLOCK_LEN: usize = 16;
 
 type Block = [u8; BLOCK_LEN];
 
-/// The same key as that of the message.
+/// Uses the key of the message.
 pub(super) struct Tail {
     cipher: Aes128,
-    /// Has hashed nothing yet.
+    /// The initial hash state.
     hash: GHash,
 }
 
@@ -32,8 +32,9 @@ impl Tail {
         Self { hash: GHash::new(&hash_key), cipher }
     }
 
-    /// Encrypts `blocks` in place, as the next ones of a message of `sealed_len` bytes, a multiple of a
-    /// block's, without associated data, whose tag was `tag`; returns the tag of all of it.
+    /// Encrypts `blocks` in place as the continuation of a message without associated data that has
+    /// `sealed_len` bytes (a multiple of the block length) and the tag `tag`. Returns the tag of the
+    /// whole message.
     pub(super) fn add(
         &self,
         nonce: &[u8; NONCE_LEN],
@@ -42,7 +43,7 @@ impl Tail {
         blocks: &mut [u8],
     ) -> [u8; TAG_LEN] {
         let mask = self.key_stream(nonce, 1);
-        // Counters begin at 1 with the mask. No frame is as long as to make them wrap.
+        // Counter 1 is the mask's. No frame is long enough to make the counter wrap.
         let counters = 2 + (sealed_len / BLOCK_LEN).saturating_as::<u32>()..;
         let hashed = xor(xor(tag, mask), self.times_key(lengths(sealed_len)));
         let (blocks, short) = blocks.as_chunks_mut::<BLOCK_LEN>();
@@ -73,7 +74,7 @@ impl Tail {
         block.into()
     }
 
-    /// A block, multiplied by the hash key.
+    /// Multiplies a block by the hash key.
     fn times_key(&self, block: Block) -> Block {
         let mut hash = self.hash.clone();
         hash.update(&[block.into()]);
@@ -81,7 +82,7 @@ impl Tail {
     }
 }
 
-/// The last block that is hashed: bits of associated data, of which there are none, and of ciphertext.
+/// The last block that is hashed: the bit lengths of the associated data (none) and of the ciphertext.
 fn lengths(sealed_len: usize) -> Block {
     (sealed_len as u128 * 8).to_be_bytes()
 }

@@ -5,7 +5,7 @@ use loligo_wire::{DecodeError, Reader, Tid};
 
 /// Bytes of an encoded header.
 pub(super) const HEADER_LEN: usize = 41;
-/// The same as it travels.
+/// The same, as a field of the preamble.
 pub(super) const HEADER_LEN_U32: u32 = 41;
 
 /// | offset | bytes | field |

@@ -19,52 +19,52 @@ use crate::error::bad_payload;
 use crate::limits::{CONTROL_SEGMENT_MAX, RESERVE_MAX};
 use crate::{Limits, Method, Misbehaviour, ProtoError, Tag};
 
-/// What is reserved for a read of the socket: this at first, doubled while reads fill it, up to the other. A
-/// quiet connection and one that is not open yet cost 8 KiB, a busy one takes many frames with one read.
+/// Bytes reserved for a read of the socket: `READ_LEN_MIN` at first, doubled while reads fill the
+/// buffer, up to `READ_LEN_MAX`. A quiet connection, or one that is not open yet, costs 8 KiB; a busy
+/// one receives many frames with one read.
 const READ_LEN_MIN: usize = 8 << 10;
 const READ_LEN_MAX: usize = 256 << 10;
 
-/// The receiving half of a connection: reads frames.
+/// The receiving half of a connection: opens frames.
 ///
-/// Call order: read the socket into [`Opener::spare`], call [`Opener::next`] until it returns `None`, read
-/// again.
+/// Call order: read the socket into [`Opener::spare`], call [`Opener::next`] until it returns `None`,
+/// then read again.
 ///
 /// ```text
 /// buffer:  │ whole frame │ whole frame │ begun frame … │ spare …… │
 ///            next()        next()        next(): None    spare()
 /// ```
 ///
-/// The parts of a message are slices of the receive buffer. One that is kept for long keeps up to 256 KiB
-/// alive: copy it.
+/// The parts of a message are slices of the receive buffer. A part that is kept for long keeps up to 256
+/// KiB allocated: copy it instead.
 #[derive(Debug)]
 pub struct Opener {
     buf: BytesMut,
     /// `None` in crc mode.
     gcm: Option<Box<Gcm>>,
-    /// How compressed frames are compressed; `None`: there must be none.
+    /// The method of compressed frames; `None`: compressed frames are refused.
     compression: Option<Method>,
-    /// The preamble of the begun frame, once it is there (and decrypted).
+    /// The preamble of the incomplete frame, once it has been received (and decrypted).
     begun: Option<Preamble>,
-    /// What is summed already of the begun frame's data.
+    /// The checksum of the incomplete frame's data received so far.
     summed: Summed,
-    /// A compressed message at the start of the buffer, checked, and on its way.
+    /// A verified compressed message at the start of the buffer, which is being decompressed.
     packed: Option<Box<Packed>>,
-    /// Bytes that compressed messages may take; `None`: as many as they like.
+    /// Memory that compressed messages may use, in bytes; `None`: no bound.
     allowed: Option<usize>,
-    /// Bounds for messages; `None` as long as the peer is in the handshake: then there are none.
+    /// Bounds for messages; `None` during the handshake, when messages are refused.
     limits: Option<Limits>,
     read_len: usize,
 }
 
-/// Data segments from this length on are summed as they arrive, while the processor's caches still hold what
-/// the socket's read has put there.
+/// Data segments of at least this length are summed as they arrive, while the bytes that the socket's
+/// read has copied are still in the processor's caches.
 const SUM_EARLY_MIN: usize = 64 << 10;
 
-/// What the data of a long frame is aligned to in memory, so that a store can write it to disk without
-/// copying it.
+/// The alignment of a long frame's data in memory, so that a store can write it to disk without a copy.
 const DATA_ALIGN: usize = 4096;
 
-/// The checksum of the part of a data segment that has arrived.
+/// The checksum of the received part of a data segment.
 #[derive(Clone, Copy, Debug)]
 struct Summed {
     len: usize,
@@ -74,32 +74,32 @@ struct Summed {
 impl Summed {
     const NOTHING: Self = Self { len: 0, crc: u32::MAX };
 
-    /// Goes on to the end of `segment`, whose beginning is summed already.
+    /// Continues the checksum to the end of `segment`, whose beginning is summed already.
     fn with(self, segment: &[u8]) -> Self {
         Self { len: segment.len(), crc: crc32c(self.crc, &segment[self.len..]) }
     }
 }
 
-/// What a peer sends on an established connection.
+/// A frame received on an established connection.
 #[derive(Clone, Debug)]
 pub enum Frame {
     /// A message; `header.seq` and `header.ack_seq` are set.
     Message(Msg),
-    /// The peer has received all messages up to this one.
+    /// The peer has received all messages up to `seq`.
     Ack {
         /// The sequence number.
         seq: u64,
     },
-    /// Answer with [`Sealer::keepalive2_ack`] and the same time.
+    /// A keepalive. Answer with [`Sealer::keepalive2_ack`] and the same time.
     ///
     /// [`Sealer::keepalive2_ack`]: crate::Sealer::keepalive2_ack
     Keepalive2(UTime),
-    /// The answer to our keepalive, with its time.
+    /// The answer to a keepalive, with the keepalive's time.
     Keepalive2Ack(UTime),
 }
 
 impl Opener {
-    /// The half of a connection that has not authenticated yet.
+    /// The half of a connection before authentication.
     pub(crate) fn plain() -> Self {
         Self {
             buf: BytesMut::new(),
@@ -114,34 +114,34 @@ impl Opener {
         }
     }
 
-    /// From the next frame on everything is encrypted.
+    /// Decrypts all frames from the next one on.
     pub(crate) fn secure(&mut self, gcm: Gcm) {
         self.gcm = Some(Box::new(gcm));
     }
 
-    /// From the next frame on they may be compressed.
+    /// Accepts compressed frames from the next one on.
     pub(crate) fn decompress(&mut self, method: Method) {
         self.compression = Some(method);
     }
 
-    /// From the next frame on messages may come.
+    /// Accepts messages from the next frame on.
     pub(crate) fn establish(&mut self, limits: Limits) {
         self.limits = Some(limits);
     }
 
-    /// The buffer to append received bytes to, with room for a sensible read: the rest of the begun frame,
-    /// but at most as much as has arrived of it or 8 MiB, whichever is more.
+    /// Returns the buffer to append received bytes to, with room for a read of reasonable size: the rest
+    /// of the incomplete frame, but at most as much as has arrived of it or 8 MiB, whichever is more.
     pub fn spare(&mut self) -> &mut BytesMut {
         let room = self.buf.capacity() - self.buf.len();
         let missing = self.missing().min(self.buf.len().max(RESERVE_MAX));
         if missing > READ_LEN_MAX {
-            // What has arrived of a long frame is copied into the longer buffer: let it be little the next
-            // time.
+            // The received part of a long frame is copied into the larger buffer, so the next frame's
+            // first read is kept small.
             self.read_len = READ_LEN_MIN;
         } else if room == 0 && !self.buf.is_empty() && self.limits.is_some() {
             self.read_len = (2 * self.read_len).min(READ_LEN_MAX);
         }
-        // A little room left is not worth a read of its own, unless it holds all that is missing.
+        // Little remaining room is not worth a read of its own, unless the missing bytes fit.
         let wanted = if missing > 0 { missing.min(READ_LEN_MAX) } else { self.read_len / 4 };
         if room < wanted {
             match self.begun.as_ref().and_then(|preamble| self.long_data_start(preamble)) {
@@ -152,8 +152,8 @@ impl Opener {
         &mut self.buf
     }
 
-    /// Moves what has arrived to a buffer in which the data, which is to start there, is aligned as direct
-    /// I/O wants it.
+    /// Moves the received bytes to a buffer in which the data, which begins at `start`, has the
+    /// alignment for direct I/O.
     fn align(&mut self, start: usize, missing: usize) {
         let mut aligned = BytesMut::with_capacity(self.buf.len() + missing + DATA_ALIGN);
         let pad = aligned.as_ptr().wrapping_add(start).align_offset(DATA_ALIGN) % DATA_ALIGN;
@@ -163,7 +163,7 @@ impl Opener {
         self.buf = aligned;
     }
 
-    /// Where the data of a begun frame starts in it, if it is long and nothing encrypted.
+    /// The offset of the data in an incomplete frame, if the data is long and not encrypted.
     fn long_data_start(&self, preamble: &Preamble) -> Option<usize> {
         if self.gcm.is_some() || preamble.len(SEGMENTS_MAX - 1) < SUM_EARLY_MIN {
             return None;
@@ -172,45 +172,45 @@ impl Opener {
         Some(Preamble::LEN + before + if preamble.lens[0] > 0 { CRC_LEN } else { 0 })
     }
 
-    /// Bytes received and not yet taken out.
+    /// Bytes received and not yet consumed.
     pub fn buffered(&self) -> usize {
         self.buf.len()
     }
 
-    /// Bytes of memory that the begun frame takes when [`Opener::spare`] is called next: as much as has
-    /// arrived of it again, or `RESERVE_MAX`, but not more than it has; and its length. `None` if no frame
-    /// has begun.
+    /// Bytes of memory that the incomplete frame uses after the next call of [`Opener::spare`] (what has
+    /// arrived and as much again, or `RESERVE_MAX`, but not more than the frame's length), and the
+    /// frame's length. `None` if no frame is incomplete.
     pub fn begun_len(&self) -> Option<(usize, usize)> {
         let whole = self.frame_len(self.begun.as_ref()?);
         Some((whole.min((2 * self.buf.len()).max(RESERVE_MAX)).max(self.buf.len()), whole))
     }
 
-    /// Allows so many bytes of memory for the next compressed messages, as they came and as they become,
-    /// together. When that is used up [`Opener::next`] returns `None`, and [`Opener::packed_len`] says what
-    /// is needed. Without a call there is no bound.
+    /// Allows `bytes` bytes of memory for the next compressed messages, for the compressed and the
+    /// decompressed form together. When they are used up [`Opener::next`] returns `None`, and
+    /// [`Opener::packed_len`] returns the memory needed. Without a call there is no bound.
     pub fn allow(&mut self, bytes: usize) {
         self.allowed = Some(bytes);
     }
 
-    /// Bytes of memory that a compressed message, which is there and waits for an allowance, takes for its
-    /// next step, and in all or more. `None` if none waits: then read on.
+    /// Bytes of memory needed by a received compressed message that waits for an allowance: for its next
+    /// step, and an upper bound for all of it. `None` if no message waits: then read on.
     pub fn packed_len(&self) -> Option<(usize, usize)> {
         self.packed.as_ref().map(|packed| packed.memory())
     }
 
-    /// The length of the begun message's parts, once its preamble is there: what a throttle may wait for
-    /// before the rest is read.
+    /// The length of the incomplete message's parts, once its preamble has been received, so that a
+    /// throttle can wait before the rest is read.
     pub fn begun_message_len(&self) -> Option<usize> {
         let preamble = self.begun.as_ref().filter(|p| p.tag == Tag::Message)?;
         Some((1..SEGMENTS_MAX).map(|i| preamble.len(i)).sum())
     }
 
-    /// Takes the next frame out; `None` if no whole one is there, or it is compressed and takes more than is
-    /// [allowed](Opener::allow).
+    /// Returns the next frame; `None` if no complete frame has been received, or if it is compressed and
+    /// needs more memory than [allowed](Opener::allow).
     ///
     /// # Errors
-    /// [`Misbehaving`](ProtoError::Misbehaving) and [`Crypto`](ProtoError::Crypto). The connection is lost
-    /// then.
+    /// [`Misbehaving`](ProtoError::Misbehaving) and [`Crypto`](ProtoError::Crypto). The connection
+    /// cannot be used any more then.
     #[expect(clippy::should_implement_trait, reason = "a stream of frames ends with an error, not with None")]
     pub fn next(&mut self) -> Result<Option<Frame>, ProtoError> {
         loop {
@@ -237,7 +237,7 @@ impl Opener {
         }
     }
 
-    /// Takes the next frame of the handshake out: its tag and payload. Appends the frame, as it came, to
+    /// Returns the tag and payload of the next frame of the handshake. Appends the frame's bytes to
     /// `transcript`.
     pub(crate) fn next_control(
         &mut self,
@@ -261,8 +261,8 @@ impl Opener {
         Ok(Some((whole.preamble.tag, payload)))
     }
 
-    /// Takes the banner out, if all of it is there: `len` says how long the one that starts with these bytes
-    /// is.
+    /// Returns the banner, if it has been received completely: `len` determines its length from the
+    /// first bytes.
     pub(crate) fn next_raw(
         &mut self,
         len: impl FnOnce(&[u8]) -> Result<Option<usize>, ProtoError>,
@@ -271,13 +271,13 @@ impl Opener {
         Ok(len.map(|len| self.buf.split_to(len).freeze()))
     }
 
-    /// Bytes of the begun frame that have not arrived; 0 if none is begun.
+    /// Bytes of the incomplete frame that have not arrived; 0 if no frame is incomplete.
     fn missing(&self) -> usize {
         self.begun.as_ref().map_or(0, |p| self.frame_len(p).saturating_sub(self.buf.len()))
     }
 
-    /// Finds the next frame if all of it is there, and checks (and in secure mode decrypts) it where it
-    /// stands.
+    /// Finds the next frame if it has been received completely, and verifies (and in secure mode
+    /// decrypts) it in place.
     fn whole_frame(&mut self) -> Result<Option<WholeFrame>, ProtoError> {
         let Some(preamble) = self.begin()? else {
             return Ok(None);
@@ -296,7 +296,7 @@ impl Opener {
         .map(Some)
     }
 
-    /// Sums what has arrived of the begun frame's data, if it is long.
+    /// Updates the checksum with the received part of the incomplete frame's data, if the data is long.
     fn sum_early(&mut self, preamble: &Preamble) {
         let data_len = preamble.len(SEGMENTS_MAX - 1);
         let Some(start) = self.long_data_start(preamble) else { return };
@@ -306,7 +306,7 @@ impl Opener {
         }
     }
 
-    /// The next frame's preamble, if it is there.
+    /// Returns the next frame's preamble, if it has been received.
     fn begin(&mut self) -> Result<Option<Preamble>, ProtoError> {
         if self.begun.is_some() {
             return Ok(self.begun);
@@ -326,7 +326,7 @@ impl Opener {
         Ok(self.begun)
     }
 
-    /// Whether a frame like this may come now.
+    /// Checks whether such a frame is acceptable in this state.
     fn check_bounds(&self, preamble: &Preamble) -> Result<(), Misbehaviour> {
         let tag = preamble.tag;
         if preamble.compressed && self.compression.is_none() {
@@ -353,7 +353,7 @@ impl Opener {
         Ok(())
     }
 
-    /// The length of a frame as it travels.
+    /// The encoded length of a frame.
     fn frame_len(&self, preamble: &Preamble) -> usize {
         let first = preamble.len(0);
         if self.gcm.is_none() {
@@ -390,7 +390,7 @@ impl Opener {
         Ok(Frame::Message(Msg { header, front, middle, data: bulk, data_crc: whole.data_crc }))
     }
 
-    /// A message whose segments are compressed; only its header is decompressed yet.
+    /// Prepares a message with compressed segments; decompresses only its header.
     fn packed(&self, whole: WholeFrame) -> Result<Box<Packed>, ProtoError> {
         let (Some(method), Some(limits)) = (self.compression, self.limits) else {
             return Err(Misbehaviour::Flags(FLAG_COMPRESSED).into());
@@ -406,8 +406,8 @@ impl Opener {
         Ok(Box::new(Packed::new(whole, header, method, &limits, pad)))
     }
 
-    /// Goes on with the compressed message; the frame, and whether its sender completed it, or `None` if it
-    /// needs more than is allowed.
+    /// Continues with the compressed message. Returns the frame and whether its sender completed it, or
+    /// `None` if it needs more memory than allowed.
     fn unpack(&mut self) -> Result<Option<(Frame, bool)>, ProtoError> {
         let Some(mut packed) = self.packed.take() else { return Ok(None) };
         if !packed.advance(&self.buf, self.allowed.unwrap_or(usize::MAX))? {
@@ -442,12 +442,12 @@ impl Opener {
     }
 }
 
-/// Splits the next `len` bytes off, without touching the buffer's reference count if there are none.
+/// Splits off the next `len` bytes; does not touch the buffer's reference count if `len` is 0.
 fn take(buf: &mut BytesMut, len: usize) -> Bytes {
     if len == 0 { Bytes::new() } else { buf.split_to(len).freeze() }
 }
 
-/// Checks a frame in crc mode, of whose data a part may be summed already.
+/// Verifies a frame in crc mode; `summed` covers the part of its data that is summed already.
 fn check_frame(preamble: &Preamble, frame: &[u8], summed: Summed) -> Result<WholeFrame, ProtoError> {
     const WHAT: [&str; SEGMENTS_MAX - 1] = ["a second segment", "a third segment", "a fourth segment"];
     let mut at = Preamble::LEN;
@@ -481,7 +481,7 @@ fn check_frame(preamble: &Preamble, frame: &[u8], summed: Summed) -> Result<Whol
     Ok(whole)
 }
 
-/// Decrypts a frame whose first GCM message (with the preamble) is decrypted already.
+/// Decrypts a frame whose first GCM message (with the preamble) has been decrypted already.
 fn decrypt_frame(gcm: &mut Gcm, preamble: &Preamble, frame: &mut [u8]) -> Result<WholeFrame, ProtoError> {
     let len = frame.len();
     let mut first = Preamble::LEN;
@@ -489,7 +489,7 @@ fn decrypt_frame(gcm: &mut Gcm, preamble: &Preamble, frame: &mut [u8]) -> Result
     if preamble.len(0) > INLINE_LEN {
         let rest = padded(preamble.len(0)) - INLINE_LEN + TAG_LEN;
         gcm.decrypt(&mut frame[at..at + rest])?;
-        // Move the inlined bytes over the tag between them and the rest.
+        // Moves the inlined bytes over the tag that separates them from the rest.
         frame.copy_within(first..first + INLINE_LEN, first + TAG_LEN);
         first += TAG_LEN;
         at += rest;

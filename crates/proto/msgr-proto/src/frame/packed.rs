@@ -1,4 +1,4 @@
-//! A compressed message that has come whole and is decompressed, part by part, as memory is allowed.
+//! A completely received compressed message that is decompressed part by part, as memory is allowed.
 
 use bytes::Bytes;
 use loligo_wire::message::{Data, Header, Msg};
@@ -9,7 +9,7 @@ use crate::Misbehaviour;
 use crate::inflate::Inflater;
 use crate::{Limits, Method};
 
-/// A frame at the start of the buffer, checked.
+/// A verified frame at the start of the buffer.
 #[derive(Debug)]
 pub(super) struct WholeFrame {
     pub(super) preamble: Preamble,
@@ -17,9 +17,9 @@ pub(super) struct WholeFrame {
     pub(super) first: usize,
     /// Where segment 1 starts.
     pub(super) second: usize,
-    /// The frame's length as it travels.
+    /// The frame's encoded length.
     pub(super) len: usize,
-    /// Whether the sender completed it; else it must be dropped.
+    /// Whether the sender completed the frame; if not, it must be dropped.
     pub(super) complete: bool,
     /// In crc mode the checksum of segment 3, if there is one.
     pub(super) data_crc: Option<u32>,
@@ -33,18 +33,19 @@ pub(super) struct Packed {
     pub(super) whole: WholeFrame,
     header: Header,
     method: Method,
-    /// Where each part stands in the buffer, how long it is there, and how long it may become.
+    /// For each part: its offset in the buffer, its compressed length, and the bound of its decompressed
+    /// length.
     places: [(usize, usize, u32); PARTS],
     parts: [Bytes; PARTS],
-    /// The part that is next.
+    /// The index of the next part.
     index: usize,
     inflater: Option<Inflater>,
-    /// The most memory that it took at once.
+    /// The largest amount of memory used at once.
     most: usize,
 }
 
 impl Packed {
-    /// The message in the frame; `pad` says how long a part is with its padding.
+    /// Wraps the message in the frame; `pad` returns the padded length of a part.
     pub(super) fn new(
         whole: WholeFrame,
         header: Header,
@@ -64,15 +65,16 @@ impl Packed {
         Self { whole, header, method, places, parts, index: 0, inflater: None, most: 0 }
     }
 
-    /// Bytes of memory that the message takes after the next step, and at its end or more: as it came, and as
-    /// it becomes.
+    /// Bytes of memory used after the next step, and an upper bound of the bytes used at the end, for
+    /// the compressed and the decompressed form together.
     pub(super) fn memory(&self) -> (usize, usize) {
         let done = self.whole.len + self.parts.iter().map(Bytes::len).sum::<usize>();
         let (next, whole) = self.inflater.as_ref().map_or((0, 0), |i| (i.next_len(), i.whole_len()));
         (done + next, done + whole)
     }
 
-    /// Goes on as far as `allowed` bytes of memory suffice; whether it is at its end.
+    /// Continues as far as `allowed` bytes of memory suffice. Returns `true` once the message is
+    /// complete.
     pub(super) fn advance(&mut self, buf: &[u8], allowed: usize) -> Result<bool, Misbehaviour> {
         while let Some(&(at, len, max)) = self.places.get(self.index) {
             let packed = &buf[at..at + len];
@@ -98,12 +100,12 @@ impl Packed {
         Ok(true)
     }
 
-    /// Bytes of memory that it took at most.
+    /// The largest amount of memory used, in bytes.
     pub(super) fn most(&self) -> usize {
         self.most.max(self.whole.len)
     }
 
-    /// The message, at its end.
+    /// Returns the message, once it is complete.
     pub(super) fn into_msg(self) -> Msg {
         let [front, middle, data] = self.parts;
         let data = if data.is_empty() { Data::new() } else { Data::from_buf([data]) };

@@ -6,14 +6,15 @@ use loligo_wire::crc::crc32c;
 use crate::tag::Tag;
 use crate::{Misbehaviour, ProtoError};
 
-/// Segments of a frame at most.
+/// The maximum number of segments of a frame.
 pub(super) const SEGMENTS_MAX: usize = 4;
 
 /// The flag of a frame whose segments are compressed (`FRAME_EARLY_DATA_COMPRESSED`).
 pub(super) const FLAG_COMPRESSED: u8 = 1;
 
-/// The alignment that stock peers give segments of fields, and of bulk data. A hint for the receiver's
-/// buffers; we send what they send, and look only at whether it is sane.
+/// The alignments that stock peers give to segments of fields and of bulk data. They are hints for the
+/// receiver's buffers; this crate sends the same ones, and only checks that received ones are powers of
+/// two.
 const ALIGN_FIELDS: u16 = 8;
 const ALIGN_DATA: u16 = 4096;
 
@@ -44,14 +45,14 @@ impl Preamble {
     const FLAGS_AT: usize = 26;
     const CRC_AT: usize = 28;
 
-    /// The preamble of a frame with segments of these lengths; empty ones at the end are left out, as the
-    /// format demands.
+    /// The preamble of a frame with segments of these lengths. Empty segments at the end are left out,
+    /// as the format requires.
     pub(super) fn new(tag: Tag, lens: [u32; SEGMENTS_MAX]) -> Self {
         let segments = lens.iter().rposition(|len| *len > 0).map_or(1, |last| last.saturating_as::<u8>() + 1);
         Self { tag, segments, lens, compressed: false }
     }
 
-    /// The same, of segments that are compressed.
+    /// Marks the segments as compressed.
     pub(super) fn compressed(self) -> Self {
         Self { compressed: true, ..self }
     }
@@ -71,7 +72,7 @@ impl Preamble {
         b
     }
 
-    /// Reads a preamble and checks all that can be checked without knowing what may come when.
+    /// Decodes a preamble and performs all checks that do not depend on the connection's state.
     pub(super) fn decode(b: &[u8; Self::LEN]) -> Result<Self, ProtoError> {
         let expected = u32::from_le_bytes([b[28], b[29], b[30], b[31]]);
         check_crc("a preamble", expected, crc32c(0, &b[..Self::CRC_AT]))?;
@@ -105,7 +106,7 @@ impl Preamble {
     }
 }
 
-/// Compares two checksums of `what`.
+/// Compares two checksums of the part `what`.
 pub(super) fn check_crc(what: &'static str, expected: u32, actual: u32) -> Result<(), Misbehaviour> {
     if expected == actual { Ok(()) } else { Err(Misbehaviour::Crc { what, expected, actual }) }
 }

@@ -13,60 +13,60 @@ use crate::compression::compress;
 use crate::crypto::{Gcm, TAG_LEN};
 use crate::{CryptoError, Method, Misuse, OutBuf, ProtoError, Tag};
 
-/// Up to this many bytes a buffer is copied into the small bytes. A longer one is cheaper to write from where
-/// it is: one more entry in the write's vector, two atomic operations and one free cost about as much as
+/// Buffers up to this length are copied into the small bytes. A longer one is written from its place:
+/// one more entry in the write's vector, two atomic operations and one free cost about as much as
 /// copying a kilobyte.
 const COPY_LEN_MAX: usize = 1024;
 
-/// Data from this length on is summed piece by piece while it is written: summed as a whole it would leave
-/// the processor's caches before the socket copies it.
+/// Data of at least this length is summed piece by piece while it is written: if it were summed as a
+/// whole, it would leave the processor's caches before the socket copies it.
 const SUM_LATE_MIN: usize = 256 << 10;
 
-/// In secure mode, one buffer of data from this length on is encrypted from where it lies.
+/// In secure mode, data in one buffer of at least this length is encrypted from its place.
 const APART_MIN: usize = 256 << 10;
 
-/// Secure frames up to this long are encrypted among the small bytes; longer ones in a buffer of their own,
+/// Secure frames up to this length are encrypted among the small bytes; longer ones in their own buffer,
 /// so that the small buffer does not grow with them.
 const SECURE_INLINE_LEN_MAX: usize = 2 << 10;
 
 /// The sending half of a connection: makes frames.
 ///
-/// It does not number messages: who sends gives `seq` and `ack_seq` when a message leaves its queue. What it
-/// appends to an [`OutBuf`] must reach the socket in the order in which it was made, completely, and nothing
-/// else may go in between.
+/// It does not number messages: the sender sets `seq` and `ack_seq` when a message leaves its queue. The
+/// bytes that it appends to an [`OutBuf`] must reach the socket in the order in which they were made,
+/// completely, and without any other bytes in between.
 #[derive(Debug)]
 pub struct Sealer {
     /// `None` in crc mode.
     secure: Option<Box<Secure>>,
-    /// How to compress frames of at least so many bytes.
+    /// The compression method, and the length in bytes from which on frames are compressed.
     compression: Option<(Method, usize)>,
 }
 
 impl Sealer {
-    /// The half of a connection that has not authenticated yet.
+    /// The half of a connection before authentication.
     pub(crate) fn plain() -> Self {
         Self { secure: None, compression: None }
     }
 
-    /// From the next frame on everything is encrypted.
+    /// Encrypts all frames from the next one on.
     pub(crate) fn secure(&mut self, gcm: Gcm) {
         self.secure = Some(Box::new(Secure { gcm, spares: Spares::default() }));
     }
 
-    /// From the next frame on those of at least `frame_len_min` bytes are compressed.
+    /// Compresses frames of at least `frame_len_min` bytes, from the next one on.
     pub(crate) fn compress(&mut self, method: Method, frame_len_min: usize) {
         self.compression = Some((method, frame_len_min));
     }
 
-    /// Appends a message. Its header goes out as it is, `seq` and `ack_seq` included.
+    /// Appends a message. Its header is sent unchanged, `seq` and `ack_seq` included.
     ///
-    /// In crc mode a long `front`, `middle` or buffer of `data` is not copied but kept, until it is written;
-    /// in secure mode each byte is copied once and encrypted there, or, where `data` is one long buffer,
-    /// encrypted from there.
+    /// In crc mode a long `front`, `middle` or buffer of `data` is not copied; it is kept until it is
+    /// written. In secure mode each byte is copied once and encrypted in the copy; if `data` is one long
+    /// buffer, it is encrypted directly from there.
     ///
     /// # Errors
-    /// [`Misuse::TooLong`] if a part does not fit the format's 32 bits of length,
-    /// [`CryptoError::NoncesExhausted`]. Nothing was appended then.
+    /// [`Misuse::TooLong`] if a part does not fit the format's 32-bit length,
+    /// [`CryptoError::NoncesExhausted`]. Nothing has been appended then.
     pub fn message(&mut self, msg: &Msg, out: &mut OutBuf) -> Result<(), ProtoError> {
         let Msg { header, front, middle, data, data_crc } = msg;
         let data_len = data.iter().map(Bytes::len).sum();
@@ -87,8 +87,8 @@ impl Sealer {
         Ok(())
     }
 
-    /// The segments of a frame, compressed; `None` if it is to go out as it is: because it is short, or would
-    /// not get shorter.
+    /// The compressed segments of a frame; `None` if the frame is sent uncompressed because it is short
+    /// or would not become shorter.
     fn compressed(&self, fields: [&[u8]; 3], data: &[Bytes]) -> Option<[Bytes; SEGMENTS_MAX]> {
         let (method, frame_len_min) = self.compression?;
         let len = |segments: &[&[u8]]| segments.iter().map(|segment| segment.len()).sum::<usize>();
@@ -109,14 +109,14 @@ impl Sealer {
         (len(&packed.each_ref().map(|segment| &segment[..])) < plain_len).then_some(packed)
     }
 
-    /// Appends a frame whose segments are compressed already.
+    /// Appends a frame with segments that are compressed already.
     pub(crate) fn seal_compressed(
         &mut self,
         tag: Tag,
         segments: [Bytes; SEGMENTS_MAX],
         out: &mut OutBuf,
     ) -> Result<(), ProtoError> {
-        // Compressed, they are shorter than what fitted before.
+        // They are shorter than the uncompressed segments, whose lengths fit.
         let lens = segments.each_ref().map(|segment| segment.len().saturating_as::<u32>());
         let preamble = Preamble::new(tag, lens).compressed();
         match &mut self.secure {
@@ -137,7 +137,7 @@ impl Sealer {
         self.control(Tag::Ack, &seq.to_le_bytes(), out)
     }
 
-    /// Appends a question whether the peer is alive. `now` is the sender's clock; the peer sends it back.
+    /// Appends a keepalive. `now` is the sender's clock; the peer returns it in its answer.
     ///
     /// # Errors
     /// [`CryptoError::NoncesExhausted`].
@@ -148,7 +148,7 @@ impl Sealer {
         self.control(Tag::Keepalive2, &now.to_bytes(), out)
     }
 
-    /// Appends the answer to a [`Frame::Keepalive2`] with its time.
+    /// Appends the answer to a [`Frame::Keepalive2`], with its time `theirs`.
     ///
     /// # Errors
     /// [`CryptoError::NoncesExhausted`].
@@ -161,7 +161,7 @@ impl Sealer {
         self.control(Tag::Keepalive2Ack, &theirs.to_bytes(), out)
     }
 
-    /// Appends a secure frame with any tag and any segments, as an ill-meaning peer would.
+    /// Appends a secure frame with any tag and any segments, as a malicious peer would.
     pub(crate) fn any_frame(
         &mut self,
         tag: Tag,
@@ -217,7 +217,7 @@ fn seal_message_crc(
     }
     let mut epilogue = [0; EPILOGUE_CRC_LEN];
     epilogue[0] = STATUS_COMPLETE;
-    // The checksums of segments that the preamble leaves out stay zero, as in stock frames.
+    // The checksums of segments that the preamble leaves out are zero, as in stock frames.
     for (i, field) in fields.into_iter().enumerate().take(usize::from(preamble.segments) - 1) {
         append(field, out);
         epilogue[crc_at(i)..crc_at(i + 1)].copy_from_slice(&crc32c(u32::MAX, field).to_le_bytes());
@@ -236,7 +236,7 @@ fn seal_message_crc(
     out.copy(&epilogue);
 }
 
-/// A frame with any segments.
+/// Appends a frame with any segments.
 fn seal_crc(preamble: &Preamble, segments: &[Bytes; SEGMENTS_MAX], out: &mut OutBuf) {
     out.copy(&preamble.encode());
     let [first, others @ ..] = segments;
@@ -256,7 +256,7 @@ fn seal_crc(preamble: &Preamble, segments: &[Bytes; SEGMENTS_MAX], out: &mut Out
     out.copy(&epilogue);
 }
 
-/// Where in the epilogue the checksum of segment `i + 1` stands.
+/// The offset in the epilogue of the checksum of segment `i + 1`.
 const fn crc_at(i: usize) -> usize {
     1 + CRC_LEN * i
 }
@@ -265,7 +265,7 @@ fn append(buf: &Bytes, out: &mut OutBuf) {
     if buf.len() <= COPY_LEN_MAX { out.copy(buf) } else { out.push(buf.clone()) }
 }
 
-/// What seals in secure mode.
+/// The state of sealing in secure mode.
 #[derive(Debug)]
 struct Secure {
     gcm: Gcm,
@@ -273,7 +273,7 @@ struct Secure {
 }
 
 impl Secure {
-    /// Segment 0 is `first`, each of `parts` one of the others.
+    /// Seals a frame: segment 0 is `first`, and each of `parts` is one of the other segments.
     fn seal(
         &mut self,
         preamble: &Preamble,
@@ -300,8 +300,8 @@ impl Secure {
         Ok(())
     }
 
-    /// A frame with long data, which are encrypted from where they lie. To copy them first would cost as much
-    /// as the cipher.
+    /// Seals a frame with long data, which is encrypted from its place. Copying it first would cost as
+    /// much as the cipher.
     fn seal_apart(
         &mut self,
         preamble: &Preamble,
@@ -334,36 +334,37 @@ impl Secure {
     }
 }
 
-/// Buffers that are used again: new ones would be filled with zeros first, at the price of the copy that they
-/// are there to save.
+/// Reusable buffers: a new one would be filled with zeros first, which costs as much as the copy that
+/// the buffers save.
 #[derive(Debug, Default)]
 struct Spares {
-    /// Whole ones, of which a part may still wait to be written.
+    /// Whole buffers; a part of each may still wait to be written.
     all: Vec<Bytes>,
     is_used: bool,
 }
 
-/// How many there are at most: frames of a batch are written together.
+/// The maximum number of spare buffers: the frames of a batch are written together.
 const SPARES_MAX: usize = 4;
 
-/// Longer ones are not kept: the usual long data are objects of 4 MiB.
+/// Longer buffers are not kept: long data is usually an object of 4 MiB.
 const SPARE_LEN_MAX: usize = 8 << 20;
 
-/// Lengths are multiples of this, so that frames that differ by little fit.
+/// Lengths are multiples of this, so that a buffer fits frames of slightly different lengths.
 const SPARE_UNIT: usize = 64 << 10;
 
 impl Spares {
-    /// A buffer that is as long, or longer, and may hold anything.
+    /// Returns a buffer of at least `len` bytes with arbitrary contents.
     fn take(&mut self, len: usize) -> BytesMut {
         self.is_used = true;
         let fits = |spare: &Bytes| spare.len() >= len && spare.is_unique();
         let found = self.all.iter().position(fits).map(|at| self.all.remove(at));
-        // It is the only one, as was just seen.
+        // The conversion succeeds: the buffer was just found to be unique.
         let found = found.and_then(|spare| spare.try_into_mut().ok());
         found.unwrap_or_else(|| BytesMut::zeroed(len.next_multiple_of(SPARE_UNIT)))
     }
 
-    /// Gives a buffer to be written from, and keeps it for later in the place of the oldest.
+    /// Freezes a buffer to be written, and keeps it for reuse; if there are too many, the oldest one is
+    /// dropped.
     fn keep(&mut self, buf: BytesMut) -> Bytes {
         let buf = buf.freeze();
         if buf.len() <= SPARE_LEN_MAX {
@@ -373,7 +374,7 @@ impl Spares {
         buf
     }
 
-    /// To be called now and then: forgets what nobody has wanted since the last time.
+    /// Must be called periodically: drops the buffers if none was taken since the last call.
     fn age(&mut self) {
         if !std::mem::take(&mut self.is_used) {
             self.all.clear();
@@ -409,7 +410,7 @@ fn fill_secure(
     encrypt_from(gcm, start, to)
 }
 
-/// The preamble and segment 0: one message or two.
+/// Appends the preamble and segment 0, as one GCM message or two.
 fn fill_secure_head(
     gcm: &mut Gcm,
     preamble: &Preamble,
@@ -431,7 +432,7 @@ fn fill_secure_head(
     Ok(())
 }
 
-/// Encrypts what stands in `to` from `start` on, and appends the tag.
+/// Encrypts the bytes of `to` from `start` on, and appends the tag.
 fn encrypt_from(gcm: &mut Gcm, start: usize, to: &mut Vec<u8>) -> Result<(), CryptoError> {
     let tag = gcm.encrypt(&mut to[start..])?;
     to.extend_from_slice(&tag);

@@ -13,28 +13,28 @@ use crate::{ClientIdent, Method, PeerInfo, ProtoError, Reconnect, ServerIdent, S
 /// The connecting side.
 pub(super) struct Client {
     auth: Box<dyn ClientAuth>,
-    /// The modes of our last AUTH_REQUEST.
+    /// The modes in the last AUTH_REQUEST.
     offered: Vec<ConMode>,
     state: State,
 }
 
 #[derive(Debug)]
 enum State {
-    /// Banner and HELLO.
+    /// Banner and HELLO are being exchanged.
     Opening,
-    /// AUTH_REQUEST or AUTH_REQUEST_MORE is sent.
+    /// AUTH_REQUEST or AUTH_REQUEST_MORE has been sent.
     Authenticating(PeerHello),
-    /// Our signature is sent.
+    /// The signature has been sent.
     AwaitSignature(Expected, PeerInfo),
-    /// COMPRESSION_REQUEST is sent.
+    /// COMPRESSION_REQUEST has been sent.
     AwaitCompression(PeerInfo),
-    /// `identify` or (unless the session was reset) `reconnect` is wanted.
+    /// The command `identify` or (unless the session was reset) `reconnect` is required.
     Command { may_reconnect: bool, peer: PeerInfo },
-    /// CLIENT_IDENT is sent.
+    /// CLIENT_IDENT has been sent.
     Identified(ClientIdent, PeerInfo),
-    /// SESSION_RECONNECT is sent.
+    /// SESSION_RECONNECT has been sent.
     Reconnecting(Reconnect, PeerInfo),
-    /// Open, or refused; or an error was returned.
+    /// The session is open or refused, or an error was returned.
     Over,
 }
 
@@ -43,7 +43,7 @@ impl Client {
         Self { auth, offered: Vec::new(), state: State::Opening }
     }
 
-    /// Goes on as far as the received bytes and the commands allow.
+    /// Proceeds as far as the received bytes and the commands allow.
     pub(super) fn run(&mut self, wire: &mut Wire) -> Result<(), ProtoError> {
         if matches!(self.state, State::Opening) {
             let Some(peer) = wire.open()? else {
@@ -57,7 +57,7 @@ impl Client {
             let Some((tag, payload)) = wire.receive()? else {
                 break;
             };
-            // An error leaves `Over` behind: the handshake cannot be continued by mistake.
+            // On an error the state stays `Over`, so the handshake cannot be continued by mistake.
             self.state = match std::mem::replace(&mut self.state, State::Over) {
                 State::Authenticating(peer) => self.on_auth(peer, tag, &payload, wire)?,
                 State::AwaitSignature(expected, peer) => on_signature(&expected, peer, tag, &payload, wire)?,
@@ -72,7 +72,7 @@ impl Client {
         Ok(())
     }
 
-    /// Says whether the command was possible.
+    /// Returns whether the command was possible.
     pub(super) fn identify(&mut self, ident: ClientIdent, wire: &mut Wire) -> Result<bool, ProtoError> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Command { peer, .. } => {
@@ -87,7 +87,7 @@ impl Client {
         }
     }
 
-    /// Says whether the command was possible.
+    /// Returns whether the command was possible.
     pub(super) fn reconnect(&mut self, request: Reconnect, wire: &mut Wire) -> Result<bool, ProtoError> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::Command { may_reconnect: true, peer } => {

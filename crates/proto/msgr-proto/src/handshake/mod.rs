@@ -1,4 +1,4 @@
-//! From the first byte to an open session.
+//! The handshake: from the first byte to an open session.
 
 mod client;
 mod server;
@@ -15,42 +15,48 @@ use self::server::Server;
 use self::wire::Wire;
 use crate::{ClientIdent, Compression, Established, Limits, Misuse, ProtoError, Reconnect, ServerIdent, Tag};
 
-/// What a side says of itself before anything else.
+/// What a side announces first.
 #[derive(Clone, Copy, Debug)]
 pub struct Local {
-    /// What kind of program we are.
+    /// This side's entity type.
     pub kind: EntityType,
-    /// The peer's address as we see it: on a client the one it connects to, on a server the socket's other
-    /// end with nonce
-    /// 0. A client learns its own address from it.
+    /// The peer's address as this side sees it: on a client the address it connects to, on a server the
+    /// socket's remote address with nonce 0. A client learns its own address from it.
     pub peer_addr: EntityAddr,
     /// Bounds for messages, once the session is open.
     pub limits: Limits,
 }
 
-/// The setting up of one connection, on the client's or the server's side. Owns no socket and no clock.
+/// The establishment of one connection, on the client's or the server's side. Owns no socket and no
+/// clock.
 ///
 /// # Call order
-/// 1. Make one with [`Handshake::client`] or [`Handshake::server`].
-/// 2. Write all that [`poll_transmit`](Self::poll_transmit) gives.
-/// 3. Take all that [`poll_event`](Self::poll_event) gives, and answer those events that want a command
-///    (below). [`Event::Established`] is the last: call [`into_established`](Self::into_established).
-/// 4. If 3 gave a command, go back to 2. Else read the socket into [`spare`](Self::spare), tell
-///    [`receive`](Self::receive), go back to 2. On an error of `receive` or a command, still write what
-///    `poll_transmit` gives, then close.
+/// 1. Create one with [`Handshake::client`] or [`Handshake::server`].
+/// 2. Write everything that [`poll_transmit`](Self::poll_transmit) returns.
+/// 3. Take all events from [`poll_event`](Self::poll_event), and answer those that require a command
+///    (below). [`Event::Established`] is the last one: call
+///    [`into_established`](Self::into_established).
+/// 4. If a command was issued in step 3, go back to step 2. Else read the socket into
+///    [`spare`](Self::spare), call [`receive`](Self::receive), and go back to step 2. On an error of
+///    `receive` or a command, still write what `poll_transmit` returns, then close the socket.
 ///
-/// The caller bounds the time that all of it may take.
+/// The caller bounds the total time.
 ///
-/// | event | side | command, one of |
-/// |---|---|---|
-/// | [`Authenticated`](Event::Authenticated) | client | [`identify`](Self::identify), [`reconnect`](Self::reconnect) |
-/// | [`Retry`](Event::Retry), [`RetryGlobal`](Event::RetryGlobal) | client | [`reconnect`](Self::reconnect) with higher numbers |
-/// | [`Reset`](Event::Reset) | client | [`identify`](Self::identify) |
-/// | [`ClientIdent`](Event::ClientIdent) | server | [`accept`](Self::accept), [`wait`](Self::wait), [`missing_features`](Self::missing_features) |
-/// | [`Reconnect`](Event::Reconnect) | server | [`reconnect_ok`](Self::reconnect_ok), [`retry`](Self::retry), [`retry_global`](Self::retry_global), [`reset`](Self::reset), [`wait`](Self::wait) |
+/// The events that require a command, and the commands, of which one is to be issued:
 ///
-/// A command at the wrong time is [`Misuse::State`], and changes nothing. Until the command is given, nothing
-/// more is read from the buffer: a peer cannot pile up requests.
+/// - [`Authenticated`](Event::Authenticated) on the client: [`identify`](Self::identify) or
+///   [`reconnect`](Self::reconnect)
+/// - [`Retry`](Event::Retry) and [`RetryGlobal`](Event::RetryGlobal) on the client:
+///   [`reconnect`](Self::reconnect) with higher numbers
+/// - [`Reset`](Event::Reset) on the client: [`identify`](Self::identify)
+/// - [`ClientIdent`](Event::ClientIdent) on the server: [`accept`](Self::accept), [`wait`](Self::wait)
+///   or [`missing_features`](Self::missing_features)
+/// - [`Reconnect`](Event::Reconnect) on the server: [`reconnect_ok`](Self::reconnect_ok),
+///   [`retry`](Self::retry), [`retry_global`](Self::retry_global), [`reset`](Self::reset) or
+///   [`wait`](Self::wait)
+///
+/// A command at the wrong time returns [`Misuse::State`] and changes nothing. Until the command is
+/// issued, nothing more is read from the buffer: a peer cannot pile up requests.
 pub struct Handshake {
     wire: Wire,
     role: Role,
@@ -62,75 +68,76 @@ enum Role {
     Server(Server),
 }
 
-/// What happened in a handshake.
+/// An event of a handshake.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// The peer said hello. No command is wanted.
+    /// The peer has sent its HELLO. No command is required.
     Hello {
-        /// What kind of program it is.
+        /// The peer's entity type.
         kind: EntityType,
-        /// Our address as it sees it. On a client: the address to identify with (with its own nonce, and port
-        /// 0 unless it listens).
+        /// This side's address as the peer sees it. On a client: the address to identify with (with its
+        /// own nonce, and port 0 unless it listens).
         our_addr: EntityAddr,
     },
-    /// Both sides are authenticated and have each other's signature of all that was said. The client must
-    /// identify itself now; on a server no command is wanted.
+    /// Both sides are authenticated and have verified each other's signature of the handshake. The
+    /// client must identify itself now; on a server no command is required.
     Authenticated {
-        /// On a server: who the client is. `None` on a client.
+        /// On a server: the client's identity. `None` on a client.
         identity: Option<Identity>,
         /// The client's global id.
         global_id: GlobalId,
-        /// How frames are protected from now on.
+        /// The protection of frames from now on.
         mode: ConMode,
     },
-    /// Client: the server knows a newer connection of this session. Reconnect with a `connect_seq` above this
-    /// one.
+    /// Client: the server knows a newer connection of this session. Reconnect with a higher
+    /// `connect_seq` than this one.
     Retry {
-        /// The server's.
+        /// The server's count.
         connect_seq: u64,
     },
-    /// Client: the server knows a newer connection of this client. Reconnect with a `global_seq` above this
-    /// one.
+    /// Client: the server knows a newer connection of this client. Reconnect with a higher `global_seq`
+    /// than this one.
     RetryGlobal {
-        /// The server's.
+        /// The server's count.
         global_seq: u64,
     },
     /// Client: the server does not know the session. Open a new one.
     Reset {
-        /// Whether all state of the session is lost: drop what is queued, tell the user. Else (the server
-        /// never saw the end of the session's opening) keep the queue, and only forget the server's cookie
-        /// and both counts.
+        /// Whether all state of the session is lost: then drop the queue and report the loss. Else (the
+        /// server never saw the end of the session's opening) keep the queue, and only forget the
+        /// server's cookie and both counts.
         full: bool,
     },
-    /// Client: the server is connecting to us, and that connection wins. Close this one and wait for the
-    /// other. The handshake is over.
+    /// Client: the server is connecting to this side, and that connection wins. Close this one and wait
+    /// for the other. The handshake is over.
     Wait,
-    /// Client: the server refuses us because we lack features. The handshake is over.
+    /// Client: the server refuses the session because this side lacks features. The handshake is over.
     MissingFeatures {
-        /// Their bits.
+        /// The missing bits.
         features: u64,
     },
-    /// Server: the client wants to open a session.
+    /// Server: the client opens a session.
     ClientIdent(ClientIdent),
-    /// Server: the client wants to resume a session.
+    /// Server: the client resumes a session.
     Reconnect(Reconnect),
-    /// The session is open. The last event.
+    /// The session is open. This is the last event.
     Established,
 }
 
 impl Handshake {
-    /// The side that connected. `auth` serves this handshake only.
+    /// Creates the connecting side. `auth` serves this handshake only.
     pub fn client(local: Local, auth: Box<dyn ClientAuth>) -> Self {
         Self::new(local, Role::Client(Client::new(auth)))
     }
 
-    /// The side that accepted. `auth` serves this handshake only.
+    /// Creates the accepting side. `auth` serves this handshake only.
     pub fn server(local: Local, auth: Box<dyn ServerAuth>) -> Self {
         Self::new(local, Role::Server(Server::new(auth)))
     }
 
-    /// Compresses frames if the peer wants that too. Says so in the banner: a peer that knows of it then
-    /// takes one more exchange to open a session, wanted or not. To be called before anything else.
+    /// Compresses frames if the peer wants that too. The banner announces it, so opening a session with
+    /// a peer that supports compression takes one more exchange, whether or not compression is used.
+    /// Must be called before any other method.
     pub fn compressing(mut self, compression: Compression) -> Self {
         self.wire.offer(compression);
         self
@@ -145,10 +152,10 @@ impl Handshake {
         self.wire.opener.spare()
     }
 
-    /// Works on what was received, as far as it goes without a command.
+    /// Processes the received bytes as far as possible without a command.
     ///
     /// # Errors
-    /// All sorts; the handshake is over then.
+    /// Any error; the handshake is over then.
     pub fn receive(&mut self) -> Result<(), ProtoError> {
         match &mut self.role {
             Role::Client(client) => client.run(&mut self.wire),
@@ -156,17 +163,18 @@ impl Handshake {
         }
     }
 
-    /// The next bytes to write.
+    /// Returns the next bytes to write.
     pub fn poll_transmit(&mut self) -> Option<Bytes> {
         (!self.wire.out.is_empty()).then(|| self.wire.out.take())
     }
 
-    /// The next event.
+    /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.wire.events.pop_front()
     }
 
-    /// The end: after [`Event::Established`]. `Err` gives the handshake back if it is not there yet.
+    /// Ends the handshake, after [`Event::Established`]. `Err` returns the handshake if it is not
+    /// complete yet.
     #[expect(clippy::result_large_err, reason = "the error is the caller's own value")]
     pub fn into_established(mut self) -> Result<Established, Self> {
         let Some((peer, session)) = self.wire.established.take() else {
@@ -180,7 +188,7 @@ impl Handshake {
     /// Client: opens a new session.
     ///
     /// # Errors
-    /// [`Misuse::State`], and those of [`receive`](Self::receive). So it is with all commands.
+    /// [`Misuse::State`], and those of [`receive`](Self::receive). The same holds for all commands.
     pub fn identify(&mut self, ident: ClientIdent) -> Result<(), ProtoError> {
         self.client_command("identify", |client, wire| client.identify(ident, wire))
     }
@@ -193,7 +201,7 @@ impl Handshake {
         self.client_command("reconnect", |client, wire| client.reconnect(request, wire))
     }
 
-    /// Server: opens the session that the client asked for.
+    /// Server: opens the session that the client requested.
     ///
     /// # Errors
     /// See [`identify`](Self::identify).
@@ -201,7 +209,8 @@ impl Handshake {
         self.server_command("accept", |server, wire| server.accept(ident, wire))
     }
 
-    /// Server: refuses the session, because the client lacks `features`. It may identify itself once more.
+    /// Server: refuses the session because the client lacks `features`. The client may identify itself
+    /// again.
     ///
     /// # Errors
     /// See [`identify`](Self::identify).
@@ -219,7 +228,8 @@ impl Handshake {
         self.server_command("reconnect_ok", |server, wire| server.reconnect_ok(in_seq, wire))
     }
 
-    /// Server: we know of a newer connection of that session, the `connect_seq`-th.
+    /// Server: refuses to resume because a newer connection of the session is known, the
+    /// `connect_seq`-th.
     ///
     /// # Errors
     /// See [`identify`](Self::identify).
@@ -229,7 +239,7 @@ impl Handshake {
         })
     }
 
-    /// Server: we know of a newer connection of that client, its `global_seq`-th.
+    /// Server: refuses to resume because a newer connection of the client is known, its `global_seq`-th.
     ///
     /// # Errors
     /// See [`identify`](Self::identify).
@@ -239,7 +249,7 @@ impl Handshake {
         })
     }
 
-    /// Server: we do not know that session. For `full` see [`Event::Reset`].
+    /// Server: refuses to resume because the session is unknown. For `full` see [`Event::Reset`].
     ///
     /// # Errors
     /// See [`identify`](Self::identify).
@@ -249,7 +259,8 @@ impl Handshake {
         })
     }
 
-    /// Server: we are connecting to that client ourselves, and our connection wins. It will close this one.
+    /// Server: refuses because this side is connecting to the client and that connection wins. The
+    /// client will close this one.
     ///
     /// # Errors
     /// See [`identify`](Self::identify).

@@ -18,23 +18,23 @@ pub(super) struct Server {
 
 #[derive(Debug)]
 enum State {
-    /// Banner and HELLO.
+    /// Banner and HELLO are being exchanged.
     Opening,
-    /// AUTH_REQUEST may come.
+    /// AUTH_REQUEST is expected.
     AwaitAuth(PeerHello),
-    /// AUTH_REPLY_MORE is sent; the method is the client's.
+    /// AUTH_REPLY_MORE has been sent; the method is the client's.
     AwaitMore(PeerHello, AuthMethod),
-    /// AUTH_DONE and our signature are sent.
+    /// AUTH_DONE and the signature have been sent.
     AwaitSignature(Expected, PeerInfo),
-    /// COMPRESSION_REQUEST may come.
+    /// COMPRESSION_REQUEST is expected.
     AwaitCompression(PeerInfo),
-    /// CLIENT_IDENT or SESSION_RECONNECT may come.
+    /// CLIENT_IDENT or SESSION_RECONNECT is expected.
     AwaitSession(PeerInfo),
-    /// A decision on the client's CLIENT_IDENT is wanted.
+    /// A decision on the client's CLIENT_IDENT is required.
     DecideIdent(ClientIdent, PeerInfo),
-    /// A decision on the client's SESSION_RECONNECT is wanted.
+    /// A decision on the client's SESSION_RECONNECT is required.
     DecideReconnect(Reconnect, PeerInfo),
-    /// The session is open; or an error was returned.
+    /// The session is open, or an error was returned.
     Over,
 }
 
@@ -43,7 +43,7 @@ impl Server {
         Self { auth, state: State::Opening }
     }
 
-    /// Goes on as far as the received bytes and the commands allow.
+    /// Proceeds as far as the received bytes and the commands allow.
     pub(super) fn run(&mut self, wire: &mut Wire) -> Result<(), ProtoError> {
         if matches!(self.state, State::Opening) {
             let Some(peer) = wire.open()? else {
@@ -55,7 +55,7 @@ impl Server {
             let Some((tag, payload)) = wire.receive()? else {
                 break;
             };
-            // An error leaves `Over` behind: the handshake cannot be continued by mistake.
+            // On an error the state stays `Over`, so the handshake cannot be continued by mistake.
             self.state = match std::mem::replace(&mut self.state, State::Over) {
                 State::AwaitAuth(peer) => self.on_auth_request(peer, tag, &payload, wire)?,
                 State::AwaitMore(peer, method) => self.on_auth_more(peer, method, tag, &payload, wire)?,
@@ -71,7 +71,7 @@ impl Server {
         Ok(())
     }
 
-    /// SERVER_IDENT. Says whether the command was possible; so do the other commands.
+    /// Sends SERVER_IDENT. Returns whether the command was possible, as the other commands do.
     pub(super) fn accept(&mut self, server: ServerIdent, wire: &mut Wire) -> Result<bool, ProtoError> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::DecideIdent(client, peer) => {
@@ -83,7 +83,7 @@ impl Server {
         }
     }
 
-    /// SESSION_RECONNECT_OK.
+    /// Sends SESSION_RECONNECT_OK.
     pub(super) fn reconnect_ok(&mut self, server_in_seq: u64, wire: &mut Wire) -> Result<bool, ProtoError> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::DecideReconnect(request, peer) => {
@@ -121,7 +121,7 @@ impl Server {
         }
     }
 
-    /// WAIT, to either.
+    /// Answers a CLIENT_IDENT or a SESSION_RECONNECT with WAIT.
     pub(super) fn wait(&mut self, wire: &mut Wire) -> Result<bool, ProtoError> {
         match std::mem::replace(&mut self.state, State::Over) {
             State::DecideIdent(_, peer) | State::DecideReconnect(_, peer) => {
@@ -228,7 +228,7 @@ fn on_signature(
     Ok(if wire.talks_of_compression() { State::AwaitCompression(peer) } else { State::AwaitSession(peer) })
 }
 
-/// Takes the first of the client's methods that we would take too.
+/// Chooses the first of the client's methods that this side accepts.
 fn on_compression(peer: PeerInfo, tag: Tag, payload: &[u8], wire: &mut Wire) -> Result<State, ProtoError> {
     let request: CompressionRequest = expect(Tag::CompressionRequest, tag, payload)?;
     let ours = wire.methods(peer.mode);
@@ -256,7 +256,7 @@ fn on_session(peer: PeerInfo, tag: Tag, payload: &[u8], wire: &mut Wire) -> Resu
     Ok(State::DecideIdent(ident, peer))
 }
 
-/// Sessions are told apart by the client's addresses: there must be one.
+/// Sessions are identified by the client's addresses, so there must be one.
 fn check_addrs(count: usize, tag: Tag) -> Result<(), Misbehaviour> {
     if count == 0 { Err(Misbehaviour::NoAddress(tag)) } else { Ok(()) }
 }

@@ -1,4 +1,4 @@
-//! What both sides of a handshake share.
+//! The parts that both sides of a handshake share.
 
 use std::collections::VecDeque;
 
@@ -19,8 +19,8 @@ use crate::{
     Unsupported,
 };
 
-/// What both roles have: the two halves, what was said so far, and the opening (banner and HELLO), which is
-/// symmetrical.
+/// The state common to both roles: the two halves, the transcript, and the opening (banner and HELLO),
+/// which is symmetrical.
 #[derive(Debug)]
 pub(super) struct Wire {
     pub(super) sealer: Sealer,
@@ -33,9 +33,9 @@ pub(super) struct Wire {
     transcript: Option<Transcript>,
     our_hello: Hello,
     opening: Opening,
-    /// What we would compress.
+    /// The compression that this side wants.
     compression: Option<Compression>,
-    /// Whether both sides know of compression: then it is talked about after authentication.
+    /// Whether both sides support compression: then it is negotiated after authentication.
     compresses: bool,
 }
 
@@ -46,7 +46,7 @@ enum Opening {
     Done(PeerHello),
 }
 
-/// What the peer's HELLO said.
+/// The contents of the peer's HELLO.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeerHello {
     pub(super) kind: EntityType,
@@ -60,7 +60,7 @@ struct Transcript {
 }
 
 impl Wire {
-    /// Starts with our banner in the output.
+    /// Starts with this side's banner in the output.
     pub(super) fn new(local: &Local) -> Self {
         let mut wire = Self {
             sealer: Sealer::plain(),
@@ -78,7 +78,7 @@ impl Wire {
         wire
     }
 
-    /// Begins, before anything was written or read, by saying that we know of compression too.
+    /// Restarts with a banner that announces compression. Call it before anything is written or read.
     pub(super) fn offer(&mut self, compression: Compression) {
         self.compression = Some(compression);
         self.begin(FEATURE_REVISION_1 | FEATURE_COMPRESSION);
@@ -91,7 +91,7 @@ impl Wire {
         self.transcript = Some(Transcript { received: Vec::new(), sent: banner.to_vec() });
     }
 
-    /// Exchanges banners and HELLOs; gives what the peer's said, once it is there.
+    /// Exchanges banners and HELLOs. Returns the contents of the peer's HELLO once it has been received.
     pub(super) fn open(&mut self) -> Result<Option<PeerHello>, ProtoError> {
         if matches!(self.opening, Opening::AwaitBanner) {
             if !self.receive_banner()? {
@@ -152,7 +152,7 @@ impl Wire {
         Ok(())
     }
 
-    /// The next frame, if it is there.
+    /// Returns the next frame, if it has been received.
     pub(super) fn receive(&mut self) -> Result<Option<(Tag, Bytes)>, ProtoError> {
         let Some(transcript) = &mut self.transcript else {
             return self.opener.next_control(None);
@@ -162,14 +162,14 @@ impl Wire {
         frame
     }
 
-    /// The handshake has reached its end.
+    /// Records the successful end of the handshake.
     pub(super) fn establish(&mut self, peer: PeerInfo, session: Session) {
         self.established = Some((peer, session));
         self.events.push_back(Event::Established);
     }
 
-    /// AUTH_DONE was sent or received: from here on frames are protected as agreed. Sends our signature and
-    /// returns the one that the peer must send.
+    /// Protects frames as agreed from here on: AUTH_DONE has been sent or received. Sends this side's
+    /// signature and returns the signature that the peer must send.
     pub(super) fn protect(
         &mut self,
         keys: &AuthKeys,
@@ -182,7 +182,8 @@ impl Wire {
             self.sealer.secure(tx);
             self.opener.secure(rx);
         }
-        // Each side signs what it has received; so what the peer signs is what we have sent.
+        // Each side signs the bytes that it has received, so the peer's signature covers the bytes sent
+        // here.
         self.send(Tag::AuthSignature, &sign(keys, &transcript.received))?;
         Ok(Expected(sign(keys, &transcript.sent)))
     }
@@ -190,12 +191,12 @@ impl Wire {
 
 /// Compression.
 impl Wire {
-    /// Whether it is talked about.
+    /// Whether compression is negotiated.
     pub(super) fn talks_of_compression(&self) -> bool {
         self.compresses
     }
 
-    /// The methods that we would take on a connection of this mode, the best first.
+    /// The methods that this side accepts on a connection of this mode, the best first.
     pub(super) fn methods(&self, mode: ConMode) -> &[Method] {
         match &self.compression {
             Some(compression) if mode == ConMode::Crc || compression.secure => &compression.methods,
@@ -203,7 +204,7 @@ impl Wire {
         }
     }
 
-    /// From the next frame on, in both directions.
+    /// Enables compression from the next frame on, in both directions.
     pub(super) fn compress(&mut self, method: Method) {
         if let Some(compression) = &self.compression {
             self.sealer.compress(method, compression.frame_len_min);
@@ -228,8 +229,8 @@ impl Expected {
     }
 }
 
-/// Decodes the payload of a frame that must be a `wanted`. Bytes after what is known are a newer peer's, and
-/// skipped.
+/// Decodes the payload of a frame that must have the tag `wanted`. Additional bytes, which a newer peer
+/// may send, are ignored.
 pub(super) fn expect<T: Decode>(wanted: Tag, tag: Tag, payload: &[u8]) -> Result<T, ProtoError> {
     if tag != wanted {
         return Err(Misbehaviour::Unexpected(tag).into());
@@ -237,7 +238,7 @@ pub(super) fn expect<T: Decode>(wanted: Tag, tag: Tag, payload: &[u8]) -> Result
     T::from_bytes(payload).map_err(bad_payload(tag))
 }
 
-/// The length of the banner that starts with these bytes; `None` if they are too few to tell.
+/// The length of the banner that starts with these bytes; `None` if there are too few bytes to tell.
 fn banner_len(start: &[u8]) -> Result<Option<usize>, ProtoError> {
     let n = start.len().min(BANNER_PREFIX.len());
     if start[..n] != BANNER_PREFIX[..n] {

@@ -1,5 +1,6 @@
-//! Compression: that both sides agree on what each of them wants, that compressed frames open as what they
-//! were in both modes and in any pieces, and that a peer that compresses ill or unasked is refused.
+//! Compression: both sides agree on a method, compressed frames open to the original in both modes and
+//! in pieces of any length, and a peer whose frames are compressed wrongly or without agreement is
+//! refused.
 
 use bytes::Bytes;
 use loligo_cephx::handshake::ConMode;
@@ -35,7 +36,7 @@ fn sealed(sealer: &mut Sealer, msg: &Msg) -> Vec<u8> {
     out.take().to_vec()
 }
 
-/// Receives in pieces of this length.
+/// Receives a message in pieces of `piece_len` bytes.
 fn received(opener: &mut Opener, bytes: &[u8], piece_len: usize) -> Msg {
     let mut found = None;
     for piece in bytes.chunks(piece_len) {
@@ -85,8 +86,8 @@ fn messages_arrive_as_they_were() {
     }
 }
 
-/// A message that is compressed takes memory only as its receiver allows it, step by step, and says before
-/// each how much.
+/// Decompression uses only the memory that the receiver allows, step by step; the need is reported
+/// before each step.
 #[test]
 fn nothing_is_decompressed_beyond_what_is_allowed() {
     const LEN: usize = 16 << 20;
@@ -115,7 +116,7 @@ fn nothing_is_decompressed_beyond_what_is_allowed() {
             };
             assert!(allowed > LEN && got.data.concat() == msg.data.concat(), "{method:?}");
             assert!(opener.next().expect("nothing is wrong").is_none(), "the allowance is used up");
-            // What does not say how long it becomes takes some more at first.
+            // A method that does not state the decompressed length needs some more at first.
             opener.allow(256 << 10);
             assert!(matches!(opener.next(), Ok(Some(Frame::Message(msg))) if msg.front.len() == 100));
             assert_eq!((opener.packed_len(), opener.buffered()), (None, 0));
@@ -123,7 +124,8 @@ fn nothing_is_decompressed_beyond_what_is_allowed() {
     }
 }
 
-/// Once it is agreed everything may be compressed, what opens the session first of all.
+/// Once compression is agreed, every frame may be compressed, first of all the one that opens the
+/// session.
 #[test]
 fn the_session_s_opening_is_compressed_already() {
     const FLAGS_AT: usize = 26;
@@ -139,7 +141,7 @@ fn the_session_s_opening_is_compressed_already() {
     }
 }
 
-/// The length of a message that lets itself be compressed, from client to server.
+/// The encoded length of a compressible message from client to server.
 fn onwire_len(setup: &Setup) -> usize {
     let (mut client, mut server) = setup.pair().established();
     let msg = message(0, 0, &[50_000]);
@@ -196,7 +198,7 @@ fn what_is_short_or_gets_no_shorter_goes_out_as_it_is() {
     assert_eq!(received(&mut server.opener, &bytes, 64).data.concat(), noise.data.concat());
 }
 
-/// A frame that says it is compressed, on a connection where nothing was agreed.
+/// A compressed frame on a connection without agreed compression is refused.
 #[test]
 fn nobody_compresses_unasked() {
     let both = wants(&[Method::Lz4]);
@@ -207,7 +209,7 @@ fn nobody_compresses_unasked() {
     assert_eq!(server.opener.next().err(), Some(ProtoError::Misbehaving(Misbehaviour::Flags(1))));
 }
 
-/// A frame that two other peers agreed on: each segment is of another method than ours.
+/// Each segment of the frame is compressed with another method than the agreed one.
 #[test]
 fn segments_that_are_something_else_are_refused() {
     for mode in MODES {

@@ -1,5 +1,5 @@
-//! Frames of an open session: that what one half seals the other opens, whatever pieces it arrives in; that
-//! damage and nonsense are refused; and that nothing is copied or reserved that need not be.
+//! Frames of an open session: a sealed frame opens on the other side in pieces of any length, damage and
+//! garbage are refused, and nothing is copied or reserved without need.
 
 use std::io::IoSlice;
 
@@ -57,7 +57,7 @@ fn message(front: usize, middle: usize, data: &[usize]) -> Msg {
     Msg { header: header(), front: bytes(front, 1), middle: bytes(middle, 2), data, data_crc: None }
 }
 
-/// What the receiver must see of a message: its data in one piece.
+/// The message as the receiver must see it, with its data in one piece.
 fn flat(msg: &Msg) -> (Header, Bytes, Bytes, Vec<u8>) {
     (msg.header, msg.front.clone(), msg.middle.clone(), msg.data.concat())
 }
@@ -69,7 +69,7 @@ fn only_message(opener: &mut Opener) -> Msg {
     }
 }
 
-/// All frames that are there.
+/// Opens all frames received.
 fn drain(opener: &mut Opener) -> Result<Vec<Frame>, ProtoError> {
     std::iter::from_fn(|| opener.next().transpose()).collect()
 }
@@ -166,8 +166,8 @@ proptest! {
         match drain(&mut opener) {
             Err(ProtoError::Misbehaving(_)) => prop_assert!(!secure),
             Err(e) => prop_assert_eq!(e, ProtoError::Crypto(CryptoError::Tag)),
-            // In crc mode nothing covers the late status's upper half, nor the checksums of segments that are
-            // not there.
+            // In crc mode no checksum covers the upper half of the late status, nor the checksum fields
+            // of absent segments.
             Ok(frames) => {
                 prop_assert!(!secure && crc_epilogue.is_some_and(|e| at >= e), "byte {at}");
                 prop_assert!(matches!(&frames[..], [Frame::Message(got)] if flat(got) == flat(&msg)));
@@ -194,7 +194,7 @@ proptest! {
     }
 }
 
-/// The layout, byte by byte, as `frames_v2.h` has it.
+/// The layout, byte by byte, as in `frames_v2.h`.
 #[test]
 fn a_crc_frame_is_laid_out_as_ceph_does() {
     let msg = message(5, 0, &[3]);
@@ -233,7 +233,7 @@ fn secure_frames_have_the_right_lengths() {
     }
 }
 
-/// The late status is not covered by a checksum in crc mode.
+/// The checksum of long data is computed as the pieces arrive; damage in any of them is detected.
 #[test]
 fn long_data_is_summed_as_it_arrives() {
     let msg = message(10, 0, &[300_000]);
@@ -246,7 +246,7 @@ fn long_data_is_summed_as_it_arrives() {
     };
     let Ok(Some(Frame::Message(got))) = feed(&mut opener, &stream) else { panic!("no message") };
     assert_eq!(got.data_crc, Some(crc32c_of([&msg.data[0][..]])));
-    // With the checksum that came along the message leaves as it came.
+    // With the checksum that was received, the message leaves unchanged.
     let mut out = OutBuf::new();
     seal(&mut halves(ConMode::Crc).0, &Msg { data_crc: got.data_crc, ..msg.clone() }, &mut out);
     assert_eq!(out.take(), stream);
@@ -259,6 +259,7 @@ fn long_data_is_summed_as_it_arrives() {
     }
 }
 
+/// The test changes the late status, which no checksum covers in crc mode.
 #[test]
 fn an_aborted_frame_is_dropped() {
     let (mut sealer, mut opener) = halves(ConMode::Crc);
@@ -407,7 +408,7 @@ fn a_busy_connection_reads_more_at_once() {
     assert!(largest_read >= 128 << 10, "{largest_read}");
 }
 
-/// One direction's nonces differ from the other's, and from frame to frame.
+/// The nonces of the two directions differ, and those of each frame.
 #[test]
 fn the_same_message_never_looks_the_same_twice() {
     let (mut client, mut server) = Setup::new(ConMode::Secure).pair().established();
@@ -427,8 +428,8 @@ fn the_same_message_never_looks_the_same_twice() {
 
 #[test]
 fn long_data_is_aligned_for_direct_io() {
-    // As a socket is read: no more than there is room for at once; another frame before, so that the long one
-    // starts anywhere.
+    // Simulates socket reads: at most as much as fits at once, and another frame in front, so that the
+    // long one begins at any offset.
     for before in [1, 333, 4000] {
         let (mut sealer, mut opener) = halves(ConMode::Crc);
         let mut out = OutBuf::new();
@@ -450,8 +451,8 @@ fn long_data_is_aligned_for_direct_io() {
     }
 }
 
-/// Long data are encrypted from where they lie, into buffers that are used again: also while what was sealed
-/// before is still to be written.
+/// Long data is encrypted from its place into reused buffers, also while earlier frames still wait to be
+/// written.
 #[test]
 fn long_data_in_secure_mode_arrive_whatever_was_sealed_before() {
     let (mut sealer, mut opener) = halves(ConMode::Secure);

@@ -1,8 +1,8 @@
-//! Bytes of a stock 16.2.15 cluster in crc mode (the fuzzers' corpus): we read them, and write the same
-//! ourselves.
+//! Bytes of a stock 16.2.15 cluster in crc mode (the fuzzers' corpus) are decoded, and encoded again to
+//! the same bytes.
 //!
-//! In the captured handshakes the signatures are replaced by zeros, since their keys are not at hand; the
-//! stock tests check real ones.
+//! In the captured handshakes the signatures are replaced by zeros, because their keys are not
+//! available; the stock tests check real ones.
 
 use std::path::Path;
 
@@ -29,7 +29,7 @@ fn stock_messages_are_written_as_they_are_read() {
         "pacific_osd_write_client",
         "pacific_osd_write_server",
     ] {
-        // The first byte is the fuzzer's.
+        // The first byte is an argument of the fuzz target.
         let stream = captured(&format!("frames/{name}")).split_off(1);
         let (mut client, mut server) = Setup::new(ConMode::Crc).pair().established();
         server.opener.spare().extend_from_slice(&stream);
@@ -50,7 +50,7 @@ fn stock_messages_are_written_as_they_are_read() {
     }
 }
 
-/// Content with everybody, as if it could read what it is shown.
+/// Accepts every peer, whatever its payload.
 struct Trusting;
 
 impl ServerAuth for Trusting {

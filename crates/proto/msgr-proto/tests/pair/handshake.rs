@@ -1,5 +1,5 @@
-//! Client against server, without a network: that every way through the handshake ends where it should,
-//! whatever pieces the bytes arrive in, and that nothing tampered with gets through.
+//! Client against server, without a network: every path through the handshake ends as it should, in
+//! pieces of any length, and no tampered handshake succeeds.
 
 use loligo_cephx::handshake::{AuthError, ConMode};
 use loligo_msgr_proto::{CryptoError, Event, Misbehaviour, Misuse, ProtoError, Session, Tag, Unsupported};
@@ -133,7 +133,7 @@ fn no_key_no_signature() {
     open(&mut pair);
 }
 
-/// Cuts the bytes of either direction at each position: neither side may take the rest for granted, or panic.
+/// Cuts the bytes of either direction at each position: no side may complete the handshake or panic.
 #[test]
 fn nothing_is_established_with_bytes_missing() {
     for mode in MODES {
@@ -154,7 +154,7 @@ fn nothing_is_established_with_bytes_missing() {
     }
 }
 
-/// Flips a bit of each byte in either direction: checksums, tags or signatures must catch it.
+/// Flips a bit of each byte in either direction: checksums, tags or signatures must detect it.
 #[test]
 fn nothing_is_established_with_bytes_changed() {
     for mode in MODES {
@@ -174,7 +174,7 @@ fn nothing_is_established_with_bytes_changed() {
     }
 }
 
-/// Bytes that an undisturbed handshake sends to the server and to the client.
+/// The lengths of an undisturbed handshake, to the server and to the client.
 fn whole_run(mode: ConMode) -> (usize, usize) {
     let mut pair = Setup::new(mode).pair();
     run_to_the_end(&mut pair, &mut |_, _, _| ());
@@ -182,7 +182,7 @@ fn whole_run(mode: ConMode) -> (usize, usize) {
     (pair.client.sent.len(), pair.server.sent.len())
 }
 
-/// Runs a handshake and gives all commands as soon as they are asked for.
+/// Runs a handshake and issues each command as soon as it is required.
 fn run_to_the_end(pair: &mut Pair, tamper: Tamper<'_>) {
     pair.run_tampered(usize::MAX, tamper);
     if matches!(pair.client.events.last(), Some(Event::Authenticated { .. })) {

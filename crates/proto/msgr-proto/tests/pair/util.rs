@@ -22,7 +22,7 @@ pub(crate) fn local(kind: EntityType, peer: ([u8; 4], u16)) -> Local {
     Local { kind, peer_addr: addr(peer), limits: Limits::default() }
 }
 
-/// What the two sides know; different on purpose in tests of wrong keys.
+/// The secrets of one side; they differ in tests of wrong keys.
 #[derive(Clone)]
 pub(crate) struct Secrets {
     pub(crate) session_key: Vec<u8>,
@@ -42,8 +42,7 @@ impl Secrets {
     }
 }
 
-/// A client that offers modes, answers as many rounds as the server likes, and tries once more after a
-/// refusal.
+/// A client that offers modes, answers any number of rounds, and retries after a refusal.
 pub(crate) struct TestClientAuth {
     pub(crate) modes: Vec<ConMode>,
     pub(crate) secrets: Secrets,
@@ -86,7 +85,7 @@ impl ClientAuth for TestClientAuth {
     }
 }
 
-/// A server that refuses some times, then asks some rounds, then is content.
+/// A server that refuses `refusals` times, then asks for some rounds, then accepts.
 pub(crate) struct TestServerAuth {
     pub(crate) mode: ConMode,
     pub(crate) secrets: Secrets,
@@ -126,7 +125,7 @@ impl ServerAuth for TestServerAuth {
     }
 }
 
-/// How the two sides are set up.
+/// The configuration of the two sides.
 #[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) mode: ConMode,
@@ -179,14 +178,14 @@ impl Setup {
     }
 }
 
-/// One endpoint, and what is on its way to the other.
+/// One endpoint, and its bytes in flight to the other.
 pub(crate) struct Side {
     pub(crate) hs: Handshake,
     pub(crate) events: Vec<Event>,
     pub(crate) error: Option<ProtoError>,
-    /// Everything it has sent so far.
+    /// All bytes sent so far.
     pub(crate) sent: Vec<u8>,
-    /// How much of `sent` has been delivered.
+    /// How many bytes of `sent` have been delivered.
     pub(crate) delivered: usize,
 }
 
@@ -199,7 +198,7 @@ impl Side {
         matches!(self.events.last(), Some(Event::Established))
     }
 
-    /// Remembers an error and collects what came of the last call.
+    /// Records an error and collects the results of the last call.
     pub(crate) fn settle(&mut self, result: Result<(), ProtoError>) {
         if let Err(e) = result {
             self.error.get_or_insert(e);
@@ -222,7 +221,7 @@ impl Side {
     }
 }
 
-/// What happens to bytes on their way: may change them, or return fewer than there are.
+/// A fault in transit: may change the bytes, or return fewer of them.
 pub(crate) type Tamper<'a> = &'a mut dyn FnMut(Direction, usize, &mut Vec<u8>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -242,7 +241,7 @@ impl Pair {
         self.run_tampered(chunk, &mut |_, _, _| ());
     }
 
-    /// The same, and lets `tamper` see each piece and where it stands in its direction's bytes.
+    /// Like `run`, but passes each piece, with its offset in its direction's bytes, to `tamper`.
     pub(crate) fn run_tampered(&mut self, chunk: usize, tamper: Tamper<'_>) {
         self.client.settle(Ok(()));
         self.server.settle(Ok(()));
@@ -255,7 +254,7 @@ impl Pair {
         }
     }
 
-    /// Goes all the way: the client's and the server's end of an open session.
+    /// Runs to the end; returns the client's and the server's end of an open session.
     pub(crate) fn established(mut self) -> (Established, Established) {
         self.authenticate();
         self.client_does(|hs| hs.identify(client_ident()));
@@ -266,7 +265,7 @@ impl Pair {
         }
     }
 
-    /// Runs until the client may identify itself, and empties the events.
+    /// Runs until the client may identify itself, and discards the events.
     pub(crate) fn authenticate(&mut self) {
         self.run(usize::MAX);
         for side in [&mut self.client, &mut self.server] {

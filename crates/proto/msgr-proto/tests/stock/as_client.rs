@@ -1,4 +1,4 @@
-//! We connect to a stock monitor. `CEPH_CONF` names a configuration whose `mon host` has a `v2:` address.
+//! Connects to a stock monitor. `CEPH_CONF` names a configuration whose `mon host` has a `v2:` address.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -20,7 +20,7 @@ use crate::{drive, next_frame};
 
 const EACCES: i32 = 13;
 
-/// Asks for no authentication, and gives up when refused.
+/// Requests authentication method none, and gives up when refused.
 struct AskForNone;
 
 impl ClientAuth for AskForNone {
@@ -104,8 +104,8 @@ fn a_stock_monitor_answers_in_both_modes() {
     }
 }
 
-/// A stock monitor keeps no sessions of clients: it resets one that is resumed, and takes a new one on the
-/// same connection.
+/// A stock monitor keeps no sessions of clients: it resets a resumed session and accepts a new one on
+/// the same connection.
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn a_stock_monitor_resets_a_session_that_it_does_not_know() {
@@ -135,8 +135,8 @@ fn a_stock_monitor_resets_a_session_that_it_does_not_know() {
     ask_for_a_version(hs.into_established().expect("it is open"), &mut socket);
 }
 
-/// Asks whether the monitor is alive and which osdmap is its newest (MMonGetVersion), until both answers are
-/// there.
+/// Sends a keepalive and asks for the newest version of the osdmap (MMonGetVersion), and reads until
+/// both have been answered.
 fn ask_for_a_version(mut conn: Established, socket: &mut TcpStream) {
     const MON_GET_VERSION: u16 = 19;
     const MON_GET_VERSION_REPLY: u16 = 20;

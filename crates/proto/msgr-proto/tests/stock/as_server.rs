@@ -1,4 +1,4 @@
-//! A stock `rados` connects to us, as if we were a monitor.
+//! A stock `rados` connects to this server, which acts as a monitor.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
@@ -21,7 +21,7 @@ const KEYRING: &str =
     "[client.admin]\nkey = AQCpDjxhAAAAABAAMDEyMzQ1Njc4OWFiY2RlZg==\ncaps mon = \"allow *\"\n";
 const MON_SUBSCRIBE: u16 = 15;
 
-/// Stops the program that connects.
+/// Stops the connecting program when dropped.
 struct Rados {
     child: Child,
     keyring: PathBuf,

@@ -1,4 +1,4 @@
-//! Against stock Ceph over TCP, as a client and as a server.
+//! Tests against stock Ceph over TCP, as a client and as a server.
 
 mod as_client;
 mod as_server;
@@ -9,7 +9,8 @@ use std::net::TcpStream;
 use bytes::{BufMut, BytesMut};
 use loligo_msgr_proto::{Event, Frame, Handshake, Opener, ProtoError};
 
-/// Runs a handshake until the session is open, or an error. `on_event` says whether it gave a command.
+/// Runs a handshake until the session is open, or an error occurs. `on_event` returns whether it issued
+/// a command.
 fn drive(
     hs: &mut Handshake,
     socket: &mut TcpStream,
@@ -33,7 +34,7 @@ fn drive(
     }
 }
 
-/// Reads until a frame is there.
+/// Reads until a complete frame has been received.
 fn next_frame(opener: &mut Opener, socket: &mut TcpStream) -> Frame {
     loop {
         match opener.next().expect("the peer's frames can be read") {

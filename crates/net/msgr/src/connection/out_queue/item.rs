@@ -1,4 +1,4 @@
-//! What waits in the queue, and what a runner carries.
+//! The items of the queue, and the baton that a runner carries.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -9,44 +9,47 @@ use loligo_wire::message::Msg;
 
 static TICKET: Class = Class::new("msgr.ticket");
 
-/// A message that waits.
+/// A queued message.
 pub(crate) enum Item {
     /// The ordinary case.
     Plain(Msg),
-    /// One that can be taken back while it waits; it stays counted until its turn comes.
+    /// A message that can be revoked while it waits; a revoked one stays counted until its turn comes.
     Revocable(Arc<Slot>),
-    /// One whose way is watched.
+    /// A message with a watcher.
     Watched(Box<(Msg, Arc<dyn Watcher>)>),
-    /// Some that are packed when their turn comes.
+    /// Messages that are packed when their turn comes.
     Unpacked(Box<dyn Unpacked>),
 }
 
-/// Hears of a message's way out: see [`Connection::send_watched`](crate::Connection::send_watched).
+/// Is notified when a message is sent: see
+/// [`Connection::send_watched`](crate::Connection::send_watched).
 ///
-/// It is called by whoever writes the socket, with no lock held, and must be quick.
+/// The runner that writes the socket calls it, with no lock held. It must return quickly.
 pub trait Watcher: Send + Sync {
-    /// The message has left the queue: whoever runs it has begun to write it.
+    /// The message has left the queue: the runner has begun to write it.
     fn left(&self);
 
-    /// The kernel has its last byte.
+    /// The kernel has accepted the message's last byte.
     fn sent(&self);
 }
 
-/// Messages that are packed by whoever writes the socket, when their turn comes: see
+/// Messages that the runner packs when their turn comes: see
 /// [`Connection::leave`](crate::Connection::leave).
 pub trait Unpacked: Send + Sync {
-    /// How many they are at most.
+    /// The number of messages, at most.
     fn count(&self) -> usize;
 
-    /// About how many bytes they are, counted against the queue's bound: the same whenever it is asked.
+    /// Their approximate size in bytes, counted against the queue's bound. Must return the same value
+    /// each time.
     fn bytes(&self) -> usize;
 
-    /// Gives the messages out, in order, each with who watches it.
+    /// Passes the messages to `each`, in order, each with its watcher.
     fn pack(self: Box<Self>, each: &mut dyn FnMut(Msg, Option<Arc<dyn Watcher>>));
 }
 
 impl Item {
-    /// The message, unless it was revoked; of several, which no lossless session's queue has, none.
+    /// Returns the message, or `None` if it was revoked or if the item holds several messages (which a
+    /// lossless session's queue never contains).
     pub(crate) fn into_msg(self) -> Option<Msg> {
         match self {
             Self::Plain(msg) => Some(msg),
@@ -56,7 +59,7 @@ impl Item {
         }
     }
 
-    /// Gives the messages out that were not revoked, until one cannot be taken.
+    /// Passes the messages that were not revoked to `each`, until it returns an error.
     pub(crate) fn unpack<E>(
         self,
         mut each: impl FnMut(Msg, Option<Arc<dyn Watcher>>) -> Result<(), E>,
@@ -74,7 +77,7 @@ impl Item {
         taken
     }
 
-    /// Bytes, also of a message that was revoked.
+    /// The size in bytes, also of a revoked message.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Plain(msg) => msg.len(),
@@ -84,7 +87,7 @@ impl Item {
         }
     }
 
-    /// The sequence number of a message that was sent before and is to be repeated; 0 for others.
+    /// The sequence number of a message that was sent before and is repeated; 0 for others.
     pub(super) fn seq(&self) -> u64 {
         match self {
             Self::Plain(msg) => msg.header.seq,
@@ -93,7 +96,8 @@ impl Item {
     }
 }
 
-/// Where a revocable message lies: whoever takes it out first, the runner or the revoker, has it.
+/// Holds a revocable message: the runner and the revoker compete to take it out, and the first one has
+/// it.
 pub(crate) struct Slot {
     msg: SpinLock<Option<Msg>>,
     len: usize,
@@ -109,14 +113,14 @@ impl Slot {
     }
 }
 
-/// What is sent besides messages. Each is sent once, however often it was asked for.
+/// Frames to send besides messages. Each is sent once, however often it was requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Control {
-    /// Acknowledge what was received.
+    /// Acknowledge the messages received.
     pub(crate) ack: bool,
-    /// Ask for a sign of life.
+    /// Send a keepalive.
     pub(crate) keepalive: bool,
-    /// Give one, to the question that bore this time.
+    /// Answer the keepalive that carried this time.
     pub(crate) keepalive_ack: Option<UTime>,
 }
 
@@ -132,16 +136,16 @@ impl Control {
     }
 }
 
-/// The right to write the socket, with what is needed for it (`W`) and what is to be written next.
+/// The right to write the socket, with the writer's state (`W`) and the next batch.
 pub(crate) struct Baton<W> {
-    /// Which of the connection's sockets, counted from 1. A runner may come back after its socket was given
-    /// up.
+    /// The connection's socket that the baton belongs to, counted from 1. A runner may return after its
+    /// socket was given up.
     pub(super) generation: u64,
     /// Messages to write, in order.
     pub(crate) batch: VecDeque<Item>,
-    /// What to write besides.
+    /// Control frames to write besides.
     pub(crate) control: Control,
-    /// The socket and what seals frames for it.
+    /// The socket and its sealer.
     pub(crate) writer: W,
 }
 

@@ -1,12 +1,12 @@
-//! What those leave who find the lock taken, and how it is done for them.
+//! Operations that threads leave when they find the lock taken, and how the lock's owner performs them.
 //!
-//! Nobody who sends, reads or writes waits for the lock: its holder may have lost the processor, and a
-//! thousand senders that sleep for it would have to be woken one by one. They leave what they wanted done
-//! instead, and whoever has the lock does it (`loligo_lane::Combiner` has the rules). What then is to be done
-//! by somebody, such as writing, falls to the one who did it.
+//! No sender, reader or writer waits for the lock: its owner may be preempted, and a thousand senders
+//! sleeping on the lock would have to be woken one by one. A thread that finds it taken leaves its
+//! operation, and the lock's owner performs it (see `loligo_lane::Combiner` for the rules). If the
+//! operation makes further work necessary, such as writing, the thread that performed it does that work.
 //!
-//! Things can be left only while the connection is open and the queue far enough from its bounds that all
-//! that is left finds place. Otherwise everybody waits for the lock, and learns there whether there is place.
+//! Operations can be left only while the connection is open and the queue so far from its bounds that
+//! everything left fits. Otherwise threads wait for the lock, and then see whether there is room.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -16,13 +16,15 @@ use loligo_lane::Bound;
 
 use super::{Action, Baton, Control, FIRST_MESSAGES, Guard, Holder, Inner, Item, MOVED_MAX, OutQueue, State};
 
-/// Things that may be left: as many as can come while a holder is without a processor for some milliseconds.
+/// Operations that may be left: as many as may come while a preempted owner is off its processor for
+/// some milliseconds.
 const LEFT_MAX: usize = 1024;
 
-/// How often a thread takes the lock for what others have left before it calls the writer task to go on.
+/// How often a thread takes the lock to perform operations that others left before it hands over to the
+/// writer task.
 const ROUNDS_MAX: usize = 4;
 
-/// Something to be done in the queue.
+/// An operation on the queue.
 pub(super) enum Left<W> {
     Push(Item),
     Request(Control),
@@ -31,13 +33,13 @@ pub(super) enum Left<W> {
         control: Control,
     },
     Uncork,
-    /// A runner has written what it had.
+    /// A runner has written its batch.
     Back(Box<Baton<W>>),
-    /// A runner leaves the rest to the writer task.
+    /// A runner hands the rest to the writer task.
     HandOver(Box<Baton<W>>),
-    /// The writer task is to be woken if it has been given the baton.
+    /// The writer task must be woken if it has the baton.
     Look,
-    /// What was here has been done.
+    /// The operation was performed.
     Done,
 }
 
@@ -58,13 +60,13 @@ impl<W> Left<W> {
     }
 }
 
-/// How much may be left, for a queue that may hold `whole`: at most a quarter.
+/// The bound of left operations, for a queue with the bound `whole`: at most a quarter.
 pub(super) fn left_bound(whole: Bound) -> Bound {
     Bound { items: (whole.items / 4).clamp(1, LEFT_MAX), bytes: (whole.bytes / 4).max(1) }
 }
 
-/// With how much less than this in the queue things may be left. In one critical section it grows by what was
-/// left before and by one message; meanwhile as much again may be left.
+/// The fill level below which operations may be left. In one critical section the queue grows by the
+/// operations left before and by one message; meanwhile as much again may be left.
 pub(super) fn left_from(whole: Bound) -> Bound {
     let left = left_bound(whole);
     let less = |all: usize, part: usize| all.saturating_sub(2 * part);
@@ -72,7 +74,8 @@ pub(super) fn left_from(whole: Bound) -> Bound {
 }
 
 impl<W> OutQueue<W> {
-    /// The lock, if it is free and all is done that was left before. Else the caller leaves what he has.
+    /// Takes the lock if it is free and performs all operations left before. On `None` the caller leaves
+    /// its own operation.
     #[inline]
     #[track_caller]
     pub(super) fn enter(&self) -> Option<Guard<'_, W>> {
@@ -85,13 +88,13 @@ impl<W> OutQueue<W> {
         if inner.serve(MOVED_MAX, |inner, left| inner.apply(left, &mut VecDeque::new())) {
             return Some(inner);
         }
-        // What the caller leaves comes behind the others, and is noticed with them.
+        // The caller's operation is queued behind the others and noticed with them.
         let _ = self.release(inner);
         None
     }
 
-    /// The lock, after waiting for it, when all is done that was left before. Nothing can be left from now
-    /// on, until the guard is released.
+    /// Waits for the lock and performs all operations left before. Until the guard is released no
+    /// further operation can be left.
     #[track_caller]
     pub(super) fn lock(&self) -> Guard<'_, W> {
         let mut larger = VecDeque::new();
@@ -104,7 +107,7 @@ impl<W> OutQueue<W> {
             inner.serve(MOVED_MAX, |inner, left| inner.apply(left, &mut larger));
             let is_handed = inner.hand_to_task();
             let wanted = inner.wanted(&larger);
-            // The next turn does what is left.
+            // The next iteration performs the rest.
             let _ = inner.release();
             if is_handed {
                 self.writer_wake.notify_one();
@@ -115,7 +118,8 @@ impl<W> OutQueue<W> {
         }
     }
 
-    /// Leaves something that cannot be refused for whoever has the lock; or waits for the lock and does it.
+    /// Leaves an operation that cannot be refused for the lock's owner, or waits for the lock and
+    /// performs it.
     #[cold]
     pub(super) fn leave(&self, left: Left<W>) -> Action<W> {
         let mut left = match self.inner.leave(left) {
@@ -129,8 +133,8 @@ impl<W> OutQueue<W> {
         self.unlock(inner, action)
     }
 
-    /// Does what was left, until nothing is or somebody else has the lock, who will. Returns what the caller
-    /// then must do.
+    /// Performs left operations until there are none or another thread, which will perform them, holds
+    /// the lock. Returns what the caller must do then.
     #[cold]
     pub(super) fn attend<'a>(&'a self, mut inner: Guard<'a, W>) -> Action<W> {
         let mut larger = VecDeque::new();
@@ -139,7 +143,7 @@ impl<W> OutQueue<W> {
             let action = self.schedule(&mut inner);
             let wanted = inner.wanted(&larger);
             let is_left = self.release(inner);
-            // Whoever writes comes to the queue again afterwards.
+            // A writing caller comes back to the queue afterwards.
             if !is_left || !matches!(action, Action::Nothing) {
                 return action;
             }
@@ -153,8 +157,8 @@ impl<W> OutQueue<W> {
         Action::WakeWriter
     }
 
-    /// Releases the lock. Returns what the caller must do: `action`, or what comes of what was left
-    /// meanwhile.
+    /// Releases the lock. Returns what the caller must do: `action`, or the result of operations left in
+    /// the meantime.
     #[inline(always)]
     pub(super) fn unlock(&self, inner: Guard<'_, W>, action: Action<W>) -> Action<W> {
         if self.release(inner) { self.unlocked(action) } else { action }
@@ -163,13 +167,13 @@ impl<W> OutQueue<W> {
     #[cold]
     fn unlocked(&self, action: Action<W>) -> Action<W> {
         if !matches!(action, Action::Nothing) {
-            // Whoever writes comes to the queue again afterwards.
+            // A writing caller comes back to the queue afterwards.
             return action;
         }
         self.inner.call().map_or(Action::Nothing, |inner| self.attend(inner))
     }
 
-    /// As [`OutQueue::unlock`], for those who cannot write now.
+    /// Like [`OutQueue::unlock`], for callers that cannot write now.
     pub(super) fn unlock_and_go(&self, mut inner: Guard<'_, W>) {
         let wake_writer = mem::take(&mut inner.wake_writer);
         if self.release(inner) || wake_writer {
@@ -177,8 +181,8 @@ impl<W> OutQueue<W> {
         }
     }
 
-    /// Releases the lock; tells those who wait for place, if there is some now. Returns whether something is
-    /// left to be done.
+    /// Releases the lock and notifies senders that wait for room, if there is some now. Returns whether
+    /// operations are left.
     #[inline(always)]
     fn release(&self, inner: Guard<'_, W>) -> bool {
         if inner.crowded | inner.holds_reader || self.has_place_for_left(&inner) != inner.is_open() {
@@ -208,7 +212,7 @@ impl<W> OutQueue<W> {
         is_left
     }
 
-    /// Whether all that may be left will find place.
+    /// Whether everything that may be left will fit.
     #[inline]
     fn has_place_for_left(&self, inner: &Inner<W>) -> bool {
         inner.state == State::Open
@@ -218,8 +222,8 @@ impl<W> OutQueue<W> {
 }
 
 impl<W> Inner<W> {
-    /// Does what somebody left. Breaks if a message does not find memory; `larger`, if it has more, is used
-    /// then.
+    /// Performs an operation that a thread left. Breaks if there is no memory for a message, even after
+    /// `larger` is swapped in if it has more capacity.
     pub(super) fn apply(&mut self, left: &mut Left<W>, larger: &mut VecDeque<Item>) -> ControlFlow<()> {
         if matches!(left, Left::Push(_)) && !self.has_memory(larger) {
             return ControlFlow::Break(());
@@ -237,7 +241,7 @@ impl<W> Inner<W> {
                 self.holder = Holder::Task(baton);
                 self.wake_writer = true;
             }
-            // To be freed with what it was left in, without the lock.
+            // Freed by the caller together with its slot, outside of the lock.
             Left::Back(baton) | Left::HandOver(baton) => *left = Left::Back(baton),
             Left::Look => self.wake_writer = true,
             Left::Done => {}
@@ -245,8 +249,8 @@ impl<W> Inner<W> {
         ControlFlow::Continue(())
     }
 
-    /// Whether there is memory for one more message. It is got, and freed, without the lock: so it is
-    /// exchanged for `larger`, if there is more of it.
+    /// Whether there is memory for one more message. Memory is allocated and freed outside of the lock,
+    /// so the buffer is exchanged for `larger` if that has more capacity.
     pub(super) fn has_memory(&mut self, larger: &mut VecDeque<Item>) -> bool {
         let count = self.waiting.len();
         if count < self.waiting.capacity() {
@@ -260,14 +264,15 @@ impl<W> Inner<W> {
         true
     }
 
-    /// For how many messages memory is to be got, if there is none for one more; else 0.
+    /// The capacity to allocate, in messages, if there is no room for one more; else 0.
     pub(super) fn wanted(&self, larger: &VecDeque<Item>) -> usize {
         let count = self.waiting.len();
         let has_memory = count < self.waiting.capacity().max(larger.capacity());
         if has_memory { 0 } else { (2 * count).max(FIRST_MESSAGES) }
     }
 
-    /// Gives the baton to the writer task, if it is at home and there is something to write.
+    /// Gives the baton to the writer task, if the queue has it and there is something to write. Returns
+    /// whether the writer task must be woken.
     pub(super) fn hand_to_task(&mut self) -> bool {
         let baton = if self.is_due() { self.holder.take_home() } else { None };
         match baton {

@@ -1,10 +1,11 @@
-//! The out-queue: where senders leave messages for whoever writes the connection's socket.
+//! The out-queue: holds the senders' messages until the thread that writes the connection's socket takes
+//! them.
 //!
-//! Its "somebody runs it" bit is a thing: the [`Baton`]. While the connection is open and nobody writes, the
-//! queue holds the baton. Whoever pushes and finds it there takes it along, and thereby is the one runner;
-//! whoever finds it away knows that somebody will look again, because a runner gives it back in the same
-//! critical section in which it saw that nothing was left ([`OutQueue::next`]). So no message is left behind,
-//! and no two threads write at the same time.
+//! The [`Baton`] is the right to write the socket. While the connection is open and no thread writes,
+//! the queue holds the baton. A thread that queues a message and finds the baton in the queue takes it
+//! and becomes the runner; there is at most one. A thread that finds the baton absent need not write: a
+//! runner returns the baton in the same critical section in which it saw that nothing was left
+//! ([`OutQueue::next`]). So no message stays behind, and no two threads write at the same time.
 //!
 //! ```text
 //!                    push, cork                 next: something left
@@ -16,18 +17,19 @@
 //!        └───────────────────────── the writer task
 //! ```
 //!
-//! The connection's state is kept here too. It is written under this lock *and* the session's, so that
-//! holding either is enough to read it. Nothing is freed, encoded or written under this lock: what is to be
-//! freed is handed out.
+//! The connection's state is stored here too. It is written under this lock *and* the session's, so
+//! either lock suffices to read it. No memory is freed, and nothing is encoded or written, under this
+//! lock: values to drop are returned to the caller.
 //!
-//! Its sections are short; but a thread can lose its processor in the shortest one. So nobody waits for the
-//! lock: who finds it taken leaves what he wanted done, and whoever has it does that (`left`). While it is
-//! free a send is the acquisition of a free lock and an append, with no memory of its own to be got. Only who
-//! opens, closes or loses a socket, who finds the queue almost full, and in lossless sessions who keeps or
-//! frees what is not acknowledged waits for it.
+//! Critical sections are short, but a thread may be preempted in one. Senders, readers and writers
+//! therefore do not wait for the lock: a thread that finds it taken leaves its operation, and the lock's
+//! owner performs it (`left`). If the lock is free, a send is one uncontended acquisition and one
+//! append, without an allocation of its own. Threads wait for the lock only to open, close or lose a
+//! socket, when the queue is nearly full, and in lossless sessions to store or free unacknowledged
+//! messages.
 //!
-//! It is not a `loligo_lane::Lane`, whose push takes no lock at all: here the state, what waits and what is
-//! unacknowledged must change in one step.
+//! This is not a `loligo_lane::Lane`, whose push takes no lock: here the state, the waiting messages and
+//! the unacknowledged ones must change in one step.
 
 mod item;
 mod left;
@@ -50,34 +52,34 @@ use super::State;
 
 static OUT_QUEUE: Class = Class::new("msgr.out_queue");
 
-/// Messages and bytes that one run takes at a time: enough that a run's fixed costs vanish, little enough
-/// that it ends soon and that what is revoked has mostly not left yet.
+/// Bounds of one batch: large enough that a run's fixed costs vanish, small enough that a run ends soon
+/// and that most revoked messages have not left yet.
 const RUN_MESSAGES_MAX: usize = 1024;
 const RUN_BYTES_MAX: usize = 4 << 20;
 
-/// A queue is long when this part of what it may hold waits in it.
+/// A queue is long when it holds at least 1/`LONG_PART` of its bounds.
 const LONG_PART: usize = 8;
 
-/// Messages that are moved in one critical section.
+/// Messages moved in one critical section, at most.
 const MOVED_MAX: usize = 64;
 
-/// Messages for which a queue first gets memory, and those for which it keeps it.
+/// Capacity, in messages, of a queue's first allocation, and capacity that a written batch keeps.
 const FIRST_MESSAGES: usize = 8;
 pub(crate) const KEPT_MESSAGES: usize = 256;
 
-/// What gathers under a cork is written when it is this much: the peer can begin to work on it, and the fixed
-/// costs of a write (about 3 µs) are spread over enough messages.
+/// Messages under a cork are written once they reach one of these sizes: the peer can start to process
+/// them, and the fixed costs of a write (about 3 µs) are spread over enough messages.
 const CORKED_MESSAGES_MAX: usize = 32;
 const CORKED_BYTES_MAX: usize = 256 << 10;
 
-/// What a sender has to do after [`OutQueue::push`].
+/// What the caller must do after an operation such as [`OutQueue::push`].
 #[must_use]
 pub(crate) enum Action<W> {
-    /// Nothing: whoever has the baton will look again.
+    /// Nothing: the baton's holder will look at the queue again.
     Nothing,
     /// Run: write the baton's batch, then call [`OutQueue::next`].
     Submit(Box<Baton<W>>),
-    /// Wake the writer task, which has been given the baton.
+    /// Wake the writer task, which has the baton.
     WakeWriter,
     /// Wake the driver: the connection is in standby.
     WakeDriver,
@@ -93,58 +95,60 @@ pub(crate) enum Refusal {
 /// See the [module's](self) documentation.
 pub(crate) struct OutQueue<W> {
     inner: Combiner<Inner<W>, Left<W>>,
-    /// The state, a copy to be read without the lock.
+    /// A copy of the state, to be read without the lock.
     state: AtomicU8,
-    /// With less than this in the queue things may be left.
+    /// Operations may be left for the lock's owner while the queue holds less than this.
     left_from: Bound,
     messages_max: usize,
     bytes_max: usize,
     lossless: bool,
-    /// Place was made after somebody was told that there is none, or the connection was closed.
+    /// Notified when the queue has room again after a sender found it full, or when the connection is
+    /// closed.
     pub(crate) place: Notify,
-    /// Wakes the writer task: it has been given the baton, or something was left that it is to look at.
+    /// Wakes the writer task: it has the baton, or it must look at operations that were left.
     pub(crate) writer_wake: Notify,
-    /// Less waits than the reader was told of by [`OutQueue::is_long`].
+    /// Notified when the queue is not long any more, after [`OutQueue::is_long`] returned `true`.
     pub(crate) shorter: Notify,
 }
 
-/// To be given back by one of the `unlock`s: see `left`.
+/// Must be released by one of the `unlock` functions: see `left`.
 type Guard<'a, W> = Combined<'a, Inner<W>, Left<W>>;
 
 struct Inner<W> {
     state: State,
     generation: u64,
     holder: Holder<W>,
-    /// Not sent yet. Those with a sequence number were, on an earlier socket; they stand in front.
+    /// Not sent yet. Messages with a sequence number were sent on an earlier socket; they are in front.
     waiting: VecDeque<Item>,
     /// Sent and not acknowledged, in order. Empty if lossy.
     unacked: VecDeque<Msg>,
     waiting_bytes: usize,
     unacked_bytes: usize,
-    /// The newest sequence number given. Only if lossless: else each socket's writer counts from 1.
+    /// The newest sequence number assigned. Only if lossless: on lossy connections each socket's writer
+    /// counts from 1.
     out_seq: u64,
     control: Control,
-    /// Those who have asked that messages gather.
+    /// The number of corks in place.
     corks: u32,
     /// Messages sent less messages received: see [`Inner::more_to_come`].
     balance: i64,
     /// The least and the greatest balance since the last [`OutQueue::settle`].
     extremes: (i64, i64),
-    /// Somebody waits for place.
+    /// A sender waits for room.
     crowded: bool,
-    /// The reader waits until less waits here.
+    /// The reader waits for the queue to become shorter.
     holds_reader: bool,
-    /// The writer task is to be woken, if it has been given the baton.
+    /// The writer task must be woken, if it has the baton.
     wake_writer: bool,
 }
 
-/// Who has the baton.
+/// The holder of the baton.
 enum Holder<W> {
-    /// Nobody: the next sender takes it.
+    /// The queue: the next sender takes it.
     Home(Box<Baton<W>>),
-    /// A thread that runs; or the connection is not open and there is no baton.
+    /// A running thread; or the connection is not open and there is no baton.
     Away,
-    /// The writer task, once it comes.
+    /// The writer task, when it runs next.
     Task(Box<Baton<W>>),
 }
 
@@ -171,7 +175,7 @@ impl<W> Holder<W> {
 }
 
 impl<W> OutQueue<W> {
-    /// An empty queue of a connection that is not open.
+    /// Creates the empty queue of a connection that is not open.
     pub(crate) fn new(lossless: bool, messages_max: usize, bytes_max: usize) -> Self {
         let inner = Inner {
             state: State::Connecting,
@@ -207,14 +211,14 @@ impl<W> OutQueue<W> {
     /// Queues a message.
     ///
     /// # Errors
-    /// The message comes back with the refusal, so that the caller frees it.
+    /// The message is returned with the refusal, so that the caller frees it.
     #[inline]
     pub(crate) fn push(&self, item: Item) -> Result<Action<W>, Box<(Refusal, Item)>> {
         let len = item.len();
         let Some(mut inner) = self.enter() else { return self.push_aside(item) };
         let has_memory = inner.waiting.len() < inner.waiting.capacity();
         if inner.state == State::Closed || self.is_full(&inner) || !has_memory {
-            // What others had left, and is now done, may have made a write due.
+            // Operations that other threads had left, and that are now done, may have made a write due.
             inner.wake_writer |= inner.hand_to_task();
             self.unlock_and_go(inner);
             return self.push_aside(item);
@@ -224,8 +228,8 @@ impl<W> OutQueue<W> {
         Ok(self.unlock(inner, action))
     }
 
-    /// As [`OutQueue::push`], when somebody else has the lock, or memory must be got, or the message is
-    /// likely to be refused.
+    /// Like [`OutQueue::push`], for the case that another thread holds the lock, memory must be
+    /// allocated, or the message is likely to be refused.
     #[cold]
     fn push_aside(&self, mut item: Item) -> Result<Action<W>, Box<(Refusal, Item)>> {
         let mut larger = VecDeque::new();
@@ -255,7 +259,7 @@ impl<W> OutQueue<W> {
         }
     }
 
-    /// Queues messages and leaves writing them to the writer task.
+    /// Queues messages and leaves the writing to the writer task.
     pub(crate) fn push_for_task(&self, msgs: Box<dyn Unpacked>) -> Result<(), Refusal> {
         let (count, bytes) = (msgs.count(), msgs.bytes());
         let mut larger = VecDeque::new();
@@ -279,8 +283,8 @@ impl<W> OutQueue<W> {
         }
     }
 
-    /// Asks for something to be sent besides messages. Does not wake a connection that is not open:
-    /// acknowledgements and signs of life belong to a socket.
+    /// Requests control frames to be sent. Does not wake a connection that is not open: acknowledgements
+    /// and keepalives belong to a socket.
     pub(crate) fn request(&self, control: Control) -> Action<W> {
         let Some(mut inner) = self.enter() else { return self.leave(Left::Request(control)) };
         inner.request(control);
@@ -288,9 +292,9 @@ impl<W> OutQueue<W> {
         self.unlock(inner, action)
     }
 
-    /// Counts `received` messages and asks for `control` to be sent. From now on, and until as many calls of
-    /// [`OutQueue::uncork`], what is pushed waits until it is worth a write of its own. `None` if the queue
-    /// is closed.
+    /// Counts `received` messages and requests `control` to be sent. Until the matching
+    /// [`OutQueue::uncork`], queued messages wait until they are worth a write of their own. Returns
+    /// `None` if the queue is closed.
     pub(crate) fn cork(&self, received: usize, control: Control) -> Option<Action<W>> {
         if self.state() == State::Closed {
             return None;
@@ -301,7 +305,7 @@ impl<W> OutQueue<W> {
         Some(self.unlock(inner, action))
     }
 
-    /// Takes a cork out.
+    /// Removes one cork.
     pub(crate) fn uncork(&self) -> Action<W> {
         let Some(mut inner) = self.enter() else { return self.leave(Left::Uncork) };
         inner.uncork();
@@ -309,7 +313,8 @@ impl<W> OutQueue<W> {
         self.unlock(inner, action)
     }
 
-    /// Gives the runner its next batch (Submit); or, if there is nothing to write, takes the baton back.
+    /// Gives the runner its next batch (`Submit`) or, if there is nothing to write, takes the baton
+    /// back.
     pub(crate) fn next(&self, baton: Box<Baton<W>>) -> Action<W> {
         if self.lossless {
             self.make_room();
@@ -327,11 +332,11 @@ impl<W> OutQueue<W> {
         action
     }
 
-    /// Leaves the baton to the writer task.
+    /// Leaves the baton for the writer task.
     pub(crate) fn hand_over(&self, baton: Box<Baton<W>>) -> Action<W> {
         let Some(mut inner) = self.enter() else { return self.leave(Left::HandOver(baton)) };
         if !inner.is_current(&baton) {
-            // The baton is dropped after the lock, because parameters are dropped last.
+            // The baton is dropped after the lock is released, because parameters are dropped last.
             let action = self.schedule(&mut inner);
             return self.unlock(inner, action);
         }
@@ -339,7 +344,8 @@ impl<W> OutQueue<W> {
         self.unlock(inner, Action::WakeWriter)
     }
 
-    /// The baton, if it was left to the writer task, or if what others have left made a write due.
+    /// Returns the baton if it was left for the writer task, or if operations that other threads left
+    /// made a write due.
     pub(crate) fn take_handed(&self) -> Option<Box<Baton<W>>> {
         let action = match self.enter() {
             Some(mut inner) => {
@@ -355,7 +361,7 @@ impl<W> OutQueue<W> {
         match action {
             Action::Submit(baton) => Some(baton),
             Action::WakeWriter => {
-                // It is we who are meant, once more.
+                // The writer task is the caller: it must look once more.
                 self.writer_wake.notify_one();
                 None
             }
@@ -363,9 +369,10 @@ impl<W> OutQueue<W> {
         }
     }
 
-    /// Corrects the balance for messages that are neither requests nor replies, such as maps. Of the extremes
-    /// the one nearer to zero was when the connection was at rest, or would have been without them. Another
-    /// time, if the lock is taken.
+    /// Corrects the balance for messages that are neither requests nor replies, such as maps. Of the two
+    /// extremes since the last call, the one nearer to zero was reached at rest, where the balance would
+    /// be zero without such messages; it is subtracted. Does nothing if the lock is taken; a later call
+    /// makes the correction.
     pub(crate) fn settle(&self) {
         let Some(mut inner) = self.inner.try_lock() else { return };
         let (least, greatest) = inner.extremes;
@@ -375,9 +382,9 @@ impl<W> OutQueue<W> {
         self.unlock_and_go(inner);
     }
 
-    /// Whether nothing waits now, but messages are expected within microseconds.
+    /// Whether no message waits now, but messages are expected within microseconds.
     pub(crate) fn is_about_to_fill(&self) -> bool {
-        // Who has the lock is leaving a message, most likely.
+        // The lock's owner is most likely queuing a message.
         let Some(inner) = self.inner.try_lock() else { return false };
         let is_about_to = inner.waiting.is_empty() && inner.is_clear() && inner.more_to_come();
         self.unlock_and_go(inner);
@@ -392,14 +399,15 @@ impl<W> OutQueue<W> {
         waiting
     }
 
-    /// The connection's state, for those who hold neither lock: it may be another by the time that they look
-    /// at it.
+    /// The connection's state, for callers that hold neither lock: it may have changed when they look at
+    /// the result.
     pub(crate) fn state(&self) -> State {
-        // Acquire and release: who sees a state sees what led to it.
+        // Acquire and release: a thread that sees a state also sees the writes that led to it.
         State::from_bits(self.state.load(Ordering::Acquire))
     }
 
-    /// Messages that wait or are not acknowledged, and the few other things that wait for the lock.
+    /// Messages that wait or are not acknowledged, plus the operations that were left for the lock's
+    /// owner.
     pub(crate) fn len(&self) -> usize {
         let inner = self.inner.lock();
         let len = inner.len() + self.inner.left();
@@ -407,7 +415,7 @@ impl<W> OutQueue<W> {
         len
     }
 
-    /// Whether there is place; if not, `place` will be notified. `Err` if the queue is closed.
+    /// Whether there is room; if not, `place` will be notified. `Err` if the queue is closed.
     pub(crate) fn check_place(&self) -> Result<bool, Refusal> {
         let mut inner = self.lock();
         let closed = inner.state == State::Closed;
@@ -417,8 +425,9 @@ impl<W> OutQueue<W> {
         if closed { Err(Refusal::Closed) } else { Ok(!full) }
     }
 
-    /// Whether so much waits that the peer should take some of it before it asks for more; if so, `shorter`
-    /// will be notified. Perhaps not, if somebody else has the lock: then another time.
+    /// Whether so much waits that the peer should read some of it before it requests more; if so,
+    /// `shorter` will be notified. May return `false` while another thread holds the lock; a later call
+    /// finds out.
     pub(crate) fn is_long(&self) -> bool {
         let Some(inner) = self.inner.try_lock() else { return false };
         let may_be = self.is_long_now(&inner);
@@ -447,7 +456,7 @@ impl<W> OutQueue<W> {
         self.state.store(state as u8, Ordering::Release);
     }
 
-    /// What whoever has just left something in the queue must do.
+    /// Decides what a thread that has just queued something must do.
     #[inline]
     fn schedule(&self, inner: &mut Inner<W>) -> Action<W> {
         if inner.state == State::Standby {
@@ -464,7 +473,7 @@ impl<W> OutQueue<W> {
         self.load_if_due(inner)
     }
 
-    /// As [`OutQueue::schedule`], for those who may write even if more is to come.
+    /// Like [`OutQueue::schedule`], for callers that may write even if more messages are expected.
     fn load_if_due(&self, inner: &mut Inner<W>) -> Action<W> {
         let wake_writer = mem::take(&mut inner.wake_writer);
         if wake_writer && matches!(inner.holder, Holder::Task(_)) {
@@ -480,7 +489,7 @@ impl<W> OutQueue<W> {
         Action::Submit(baton)
     }
 
-    /// Moves what is to be written next into the baton.
+    /// Moves the next batch into the baton.
     fn load(&self, inner: &mut Inner<W>, baton: &mut Baton<W>) {
         baton.control = mem::take(&mut inner.control);
         if self.lossless {
@@ -507,12 +516,12 @@ impl<W> Inner<W> {
         self.waiting.len() + self.unacked.len()
     }
 
-    /// Whether the baton is that of the socket which is in use.
+    /// Whether the baton belongs to the socket in use.
     fn is_current(&self, baton: &Baton<W>) -> bool {
         self.generation == baton.generation && self.state == State::Open
     }
 
-    /// There is memory for it.
+    /// The caller has made sure that there is memory for the item.
     #[inline(always)]
     fn append(&mut self, item: Item, len: usize) {
         self.weigh(1);
@@ -536,13 +545,13 @@ impl<W> Inner<W> {
         self.corks = self.corks.saturating_sub(1);
     }
 
-    /// Counts messages sent (or, negative, received).
+    /// Adds messages sent (or, if negative, received) to the balance.
     fn weigh(&mut self, messages: i64) {
         self.balance += messages;
         self.extremes = (self.extremes.0.min(self.balance), self.extremes.1.max(self.balance));
     }
 
-    /// Whether there is something to write that shall not wait for a cork to be taken out.
+    /// Whether there is something to write that must not wait for the corks to be removed.
     fn is_due(&self) -> bool {
         if self.corks == 0 {
             return !self.waiting.is_empty() || !self.control.is_empty();
@@ -550,13 +559,14 @@ impl<W> Inner<W> {
         self.waiting.len() >= CORKED_MESSAGES_MAX || self.waiting_bytes >= CORKED_BYTES_MAX
     }
 
-    /// Guesses whether further messages will be sent within microseconds, so that it pays to wait for them.
+    /// Guesses whether further messages will be sent within microseconds, so that it pays to wait for
+    /// them.
     ///
-    /// Almost all traffic is requests and replies. The balance of a client that has one request in flight is
-    /// 1 after the send, that of a server which answers its only request is 0: nothing else is to come, so
-    /// write at once. A balance further from zero means that more requests are in flight; their replies come
-    /// in batches, and each batch makes several senders run. The guess is only about speed: what it gets
-    /// wrong costs a yield or a system call.
+    /// Almost all traffic is requests and replies. The balance of a client with one request in flight is
+    /// 1 after the send; that of a server which answers its only request is 0. Nothing else is expected
+    /// then, so the queue is written at once. A balance further from zero means that more requests are
+    /// in flight; their replies come in batches, and each batch makes several senders run. The guess
+    /// affects only speed: a wrong one costs a yield or a system call.
     fn more_to_come(&self) -> bool {
         !(-1..=1).contains(&self.balance)
     }

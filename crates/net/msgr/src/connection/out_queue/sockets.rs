@@ -1,7 +1,8 @@
-//! What happens to the queue when a socket comes or goes, and to messages that outlive one.
+//! Changes of the queue when a socket comes or goes, and messages that outlive a socket.
 //!
-//! Moving many messages takes long, for a lock that a thousand senders may want. So it is done a few at a
-//! time, or outside of the lock: while the connection is not open, nobody but its driver takes messages out.
+//! Moving many messages takes too long for a lock that a thousand senders may want. So they are moved a
+//! few at a time, or outside of the lock: while the connection is not open, only its driver takes
+//! messages out.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -12,7 +13,7 @@ use loligo_wire::message::Msg;
 
 use super::{Baton, Control, Guard, Holder, Inner, Item, Left, MOVED_MAX, OutQueue, RUN_BYTES_MAX, State};
 
-/// What a change of state leaves to be freed, outside of all locks.
+/// Values that a change of state leaves to be freed, outside of all locks.
 #[must_use = "is to be dropped after the session's lock was released"]
 pub(crate) struct Garbage<W> {
     _waiting: VecDeque<Item>,
@@ -22,7 +23,7 @@ pub(crate) struct Garbage<W> {
 }
 
 impl<W> OutQueue<W> {
-    /// Forgets, and frees, what the peer has received.
+    /// Removes and frees the messages that the peer has acknowledged.
     pub(crate) fn acked(&self, seq: u64) {
         loop {
             let mut done = VecDeque::with_capacity(MOVED_MAX);
@@ -39,9 +40,9 @@ impl<W> OutQueue<W> {
         }
     }
 
-    /// A socket is up: what waits may flow. `peer_in_seq` is the newest message that the peer has received in
-    /// a session that goes on: what it has is not repeated. Returns the baton, to be run by the caller;
-    /// `None` if the queue is closed.
+    /// Installs a new socket: messages may flow. In a session that continues, `peer_in_seq` is the
+    /// newest message that the peer has received; messages up to it are not resent. Returns the baton,
+    /// which the caller must run; `None` if the queue is closed.
     ///
     /// The caller holds the session's lock.
     pub(crate) fn open(&self, writer: W, peer_in_seq: Option<u64>) -> Option<Box<Baton<W>>> {
@@ -67,9 +68,9 @@ impl<W> OutQueue<W> {
         Some(baton)
     }
 
-    /// The socket is lost, or the connection leaves standby. What was sent and not acknowledged goes back in
-    /// front of what waits. The state becomes `if_empty` if then nothing waits, else `if_not`; returns which.
-    /// A closed connection stays closed.
+    /// The socket is lost, or the connection leaves standby. Puts the messages that were sent and not
+    /// acknowledged back in front of the waiting ones. The state becomes `if_empty` if then no message
+    /// waits, else `if_not`; returns the new state. A closed connection stays closed.
     ///
     /// The caller holds the session's lock.
     pub(crate) fn detach(&self, if_empty: State, if_not: State) -> (State, Option<Box<Baton<W>>>) {
@@ -78,8 +79,8 @@ impl<W> OutQueue<W> {
             self.unlock_and_go(inner);
             return (State::Closed, None);
         }
-        // From here on nothing can be left, and what was left counts: a baton as stale, a message as one that
-        // waits.
+        // From here on no operation can be left, and those left before take effect: a baton as a stale
+        // one, a message as a waiting one.
         self.set_state(&mut inner, if_not);
         let baton = inner.holder.take_back();
         self.unlock_and_go(inner);
@@ -94,8 +95,8 @@ impl<W> OutQueue<W> {
         (state, baton)
     }
 
-    /// Drops everything that waits or is unacknowledged and counts from 1 again: the peer has forgotten the
-    /// session. Not while open.
+    /// The peer has forgotten the session: drops all waiting and unacknowledged messages and restarts
+    /// the sequence numbers at 1. Not allowed while open.
     ///
     /// The caller holds the session's lock.
     pub(crate) fn clear(&self) -> Garbage<W> {
@@ -105,7 +106,7 @@ impl<W> OutQueue<W> {
         self.empty(inner)
     }
 
-    /// Closes the queue for ever and empties it. Returns `None` if it was closed before.
+    /// Closes the queue for good and empties it. Returns `None` if it was closed before.
     ///
     /// The caller holds the session's lock.
     pub(crate) fn close(&self) -> Option<Garbage<W>> {
@@ -119,9 +120,9 @@ impl<W> OutQueue<W> {
         Some(self.empty(inner))
     }
 
-    /// Moves what is to be written next into the baton. Messages get their numbers and are kept, both in the
-    /// critical section that takes them from those who wait: a connection lost at any point must find each
-    /// message in one of the two places.
+    /// Moves the next batch into the baton. Messages are numbered and stored as unacknowledged in the
+    /// same critical section that removes them from the waiting ones: wherever the connection is lost,
+    /// each message is in one of the two places.
     pub(super) fn load_lossless(&self, inner: &mut Inner<W>, baton: &mut Baton<W>) {
         let room = (inner.unacked.capacity() - inner.unacked.len()).min(MOVED_MAX);
         let mut bytes = 0;
@@ -140,8 +141,8 @@ impl<W> OutQueue<W> {
         inner.waiting_bytes -= bytes;
     }
 
-    /// Makes room to keep what will be sent next. Without room a load takes nothing, and the runner comes
-    /// back by [`OutQueue::next`], which makes some.
+    /// Makes room to store the next messages as unacknowledged. Without room a load takes nothing, and
+    /// the runner comes back through [`OutQueue::next`], which makes room.
     pub(super) fn make_room(&self) {
         let mut larger = VecDeque::new();
         loop {
@@ -153,7 +154,7 @@ impl<W> OutQueue<W> {
                 larger.append(&mut inner.unacked);
                 mem::swap(&mut larger, &mut inner.unacked);
             }
-            // Memory is got, and freed, without the lock.
+            // Memory is allocated and freed outside of the lock.
             self.unlock_and_go(inner);
             if is_enough || is_got {
                 return;
@@ -162,7 +163,8 @@ impl<W> OutQueue<W> {
         }
     }
 
-    /// Drops messages that were sent on an earlier socket and received. Not while open.
+    /// Drops messages that were sent on an earlier socket and that the peer has received. Not while
+    /// open.
     fn drop_received(&self, seq: u64) {
         loop {
             let mut received = VecDeque::with_capacity(MOVED_MAX);
@@ -180,7 +182,8 @@ impl<W> OutQueue<W> {
         }
     }
 
-    /// Puts messages that were sent, and count as such, in front of those that wait. Not while open.
+    /// Puts sent messages, which still count as unacknowledged, in front of the waiting ones. Not while
+    /// open.
     fn put_in_front(&self, unacked: VecDeque<Msg>) {
         if unacked.is_empty() {
             return;
@@ -221,7 +224,7 @@ impl<W> OutQueue<W> {
 }
 
 impl<W> Holder<W> {
-    /// Takes the baton away, for ever; a thread that has it will find out when it comes back.
+    /// Takes the baton away for good; a thread that holds it finds out when it returns.
     fn take_back(&mut self) -> Option<Box<Baton<W>>> {
         match mem::replace(self, Self::Away) {
             Self::Home(baton) | Self::Task(baton) => Some(baton),

@@ -1,6 +1,6 @@
-//! Goal: no message is lost, doubled, out of order or written by two threads at once, whatever senders,
-//! runners, losses of the socket and revocations do. Method: single steps by hand, random steps against a
-//! model of the peer, and threads.
+//! Goal: no message is lost, duplicated, reordered or written by two threads at once, whatever senders,
+//! runners, socket losses and revocations do. Method: single steps by hand, random steps against a model
+//! of the peer, and threads.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ fn open_queue(lossless: bool) -> Queue {
     queue
 }
 
-/// Tids and sequence numbers of the batch, which is written by that.
+/// Writes the batch; returns its tids and sequence numbers.
 fn write(baton: &mut Baton<()>) -> Vec<(u64, u64)> {
     baton.control = Control::default();
     baton.batch.drain(..).filter_map(Item::into_msg).map(|m| (m.header.tid.0, m.header.seq)).collect()
@@ -70,7 +70,7 @@ fn who_finds_the_baton_runs_and_takes_the_others_along() {
     let mut baton = next(&queue, baton).expect("more");
     assert_eq!(write(&mut baton), [(2, 0), (3, 0)]);
     assert!(next(&queue, baton).is_none());
-    // Three messages are unanswered: the next one goes the way that gathers.
+    // Three messages are unanswered, so the next one is left to the writer task.
     assert!(matches!(queue.push(plain(4)), Ok(Action::WakeWriter)));
     let baton = queue.take_handed().expect("it was left to the writer task");
     assert!(!baton.is_loaded());
@@ -126,7 +126,7 @@ fn messages_that_nobody_asked_for_do_not_spoil_the_guess() {
     };
     let queue = open_queue(false);
     assert!(request_and_reply(&queue));
-    // Five maps come.
+    // Five maps arrive.
     cork(&queue, 5, Control::default());
     assert!(loaded(queue.uncork()).is_none());
     assert!(!request_and_reply(&queue));
@@ -212,9 +212,9 @@ fn what_is_not_acknowledged_is_repeated_under_its_number() {
     assert!(queue.push(plain(5)).is_ok());
     let (state, _) = queue.detach(State::Standby, State::Connecting);
     assert_eq!(state, State::Connecting);
-    // The runner comes back after the socket was lost.
+    // The runner returns after the socket was lost.
     assert!(next(&queue, baton).is_none());
-    // The peer has received 2 without our having seen its acknowledgement.
+    // The peer has received message 2, but its acknowledgement was lost.
     let baton = queue.open((), Some(2)).expect("not closed");
     let mut baton = next(&queue, baton).expect("more");
     assert_eq!(write(&mut baton), [(3, 3), (4, 4), (5, 5)]);
@@ -264,20 +264,19 @@ fn a_closed_queue_refuses_and_has_freed_everything() {
     assert_eq!(queue.check_place(), Err(Refusal::Closed));
 }
 
-/// A step of the random test. Numbers choose among what is there.
+/// A step of the random test. The number of `Revoke` selects a ticket, modulo their count.
 #[derive(Clone, Debug)]
 enum Step {
     Push,
     PushRevocable,
-    /// That many are pushed while somebody else has the lock.
+    /// Pushes that many messages while another thread holds the lock.
     PushAside(usize),
     Revoke(usize),
-    /// The runner writes; that many of the messages that are under way arrive before the socket is looked at
-    /// again.
+    /// The runner writes; that many of the messages in flight arrive before the next step.
     Run(usize),
-    /// The peer acknowledges what it has.
+    /// The peer acknowledges what it has received.
     Ack,
-    /// The socket is lost with what is under way, and another is made.
+    /// The socket is lost with the messages in flight, and another one is opened.
     Lose,
 }
 
@@ -293,7 +292,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// The peer, and the wire to it.
+/// The peer, and the messages in flight to it.
 #[derive(Default)]
 struct Model {
     on_the_way: VecDeque<(u64, u64)>,
@@ -383,12 +382,12 @@ proptest! {
     }
 }
 
-/// What the connection's threads do with a queue: writes what it is told to, and notes it.
+/// Acts as the connection's threads: writes each batch that it is given and records it.
 struct Mock {
     queue: Queue,
     running: AtomicUsize,
     written: std::sync::Mutex<Vec<u64>>,
-    /// All senders are through.
+    /// All senders have finished.
     ended: AtomicBool,
 }
 
@@ -475,7 +474,8 @@ fn nobody_waits_for_the_lock() {
     assert!(!queue.is_about_to_fill());
     queue.settle();
     assert_eq!(queue.state(), State::Open);
-    // Whoever has the lock does it all, and learns what is to be done now: two messages, and more may come.
+    // The lock's owner performs all operations and learns what it must do: two messages wait, and more
+    // may come.
     assert!(matches!(queue.unlock(held, Action::Nothing), Action::WakeWriter));
     let baton = queue.take_handed().expect("it was left to the writer task");
     let mut baton = next(&queue, baton).expect("two messages");
@@ -503,7 +503,7 @@ fn what_was_left_survives_the_socket() {
     let slot = Slot::new(msg(2));
     assert!(matches!(queue.push(Item::Revocable(Arc::clone(&slot))), Ok(Action::Nothing)));
     assert!(matches!(queue.push(plain(3)), Ok(Action::Nothing)));
-    // The lock is let go by somebody who does not look.
+    // The lock is released without looking for left operations.
     drop(held);
     assert!(slot.take().is_some(), "it can be taken back where it is");
     assert_eq!(queue.detach(State::Standby, State::Connecting).0, State::Connecting);
@@ -524,7 +524,7 @@ fn what_was_left_survives_the_socket() {
 #[test]
 fn who_is_refused_sees_to_what_others_left() {
     let queue = open_queue(false);
-    // So that there is memory for messages.
+    // Makes the queue allocate memory for messages.
     for tid in 1..=2 {
         cork(&queue, 0, Control::default());
         assert!(queue.push(plain(tid)).is_ok());
@@ -558,7 +558,7 @@ fn no_more_is_left_than_finds_place() {
             break;
         }
     }
-    // Half of the place is taken; a quarter may be left, and once more a quarter while that is done.
+    // Half of the room is taken; a quarter may be left, and once more a quarter while that is performed.
     assert!(matches!(queue.push(plain(50)), Ok(Action::Nothing)));
     assert!(!queue.inner.lock().is_open());
     let mut baton = next(&queue, baton).expect("messages");
