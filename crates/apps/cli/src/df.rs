@@ -20,7 +20,7 @@ use crate::{rbd, table};
 /// The directory to look at, if any.
 #[derive(clap::Args)]
 pub(crate) struct Df {
-    /// Where its data is: what `serve --data` was told.
+    /// The directory given to `serve --data`.
     pub(crate) dir: Option<PathBuf>,
 }
 

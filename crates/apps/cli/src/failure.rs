@@ -18,7 +18,7 @@ pub(crate) struct Failure {
     status: u8,
 }
 
-/// The exit status of all other errors, as `rados` has it.
+/// The exit status of errors that set none, as in `rados`.
 const FAILED: u8 = 1;
 
 impl Failure {

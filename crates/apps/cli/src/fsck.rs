@@ -15,7 +15,7 @@ use crate::format::FormatName;
 /// The directory to check.
 #[derive(clap::Args)]
 pub(crate) struct Fsck {
-    /// Where its data is: what `serve --data` was told.
+    /// The directory given to `serve --data`.
     pub(crate) dir: PathBuf,
     /// Mend what can be mended without inventing data, and take out what nobody can read, into
     /// DIR/lost+found.

@@ -59,8 +59,7 @@ async fn keep_following(conf: Conf, mut settings: MonitorsSettings, mut last: Wa
             last = now;
             Ok(())
         });
-        // The other settings still apply, and the client continues: the error is reported to the user
-        // only.
+        // An error in the new settings is printed, and the client continues.
         if let Err(failure) = changed {
             eprintln!("loligo: {failure}");
         }

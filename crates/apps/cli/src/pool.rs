@@ -52,7 +52,7 @@ pub(crate) enum PoolCommand {
         /// The file; - or none is standard output.
         file: Option<PathBuf>,
     },
-    /// Read what `export` wrote into the pool.
+    /// Read a file that `export` wrote into the pool.
     Import {
         /// The file; - is standard input.
         file: PathBuf,

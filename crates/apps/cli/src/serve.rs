@@ -23,7 +23,7 @@ pub(crate) struct Serve {
     /// written.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
-    /// The store of the objects.
+    /// The store that keeps the objects.
     #[arg(long, value_enum, default_value_t = Store::Disk)]
     pub(crate) store: Store,
     /// Where the monitor listens; port 0 takes a free one.

@@ -22,9 +22,9 @@ pub(crate) enum WatchCommand {
     /// Watch an object, which must exist: show what is notified on it, and answer with the same, until a line
     /// is entered.
     Watch { object: Name },
-    /// Notify those who watch an object, and show what they answer.
+    /// Notify the watchers of an object, and show their replies.
     Notify { object: Name, message: Name },
-    /// List who watches an object.
+    /// List an object's watchers.
     Listwatchers { object: Name },
 }
 
