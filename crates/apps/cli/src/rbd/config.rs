@@ -25,8 +25,8 @@ const PREFIX: &str = "conf_";
 /// An option whose change notifies the open images of a cluster that a pool's settings have changed.
 const CHANGED_AT: &str = "rbd_config_pool_override_update_timestamp";
 
-/// Options that pools do not override, and options that pools override but images do not (`rbd config …
-/// list` of 16.2.15).
+/// Options that pools do not override, and options that pools override but images do not (of
+/// `rbd config … list` in 16.2.15).
 const NOT_OF_POOLS: [&str; 11] = [
     "rbd_auto_exclusive_lock_until_manual_request",
     CHANGED_AT,
