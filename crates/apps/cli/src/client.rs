@@ -1,4 +1,4 @@
-//! Connecting.
+//! Connects a command to its cluster and pool.
 
 use std::fmt;
 

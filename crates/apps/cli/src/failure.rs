@@ -22,7 +22,7 @@ pub(crate) struct Failure {
 const FAILED: u8 = 1;
 
 impl Failure {
-    /// `what` names the command and the object or file.
+    /// Creates a failure without an errno. `what` names the command and the object or file.
     pub(crate) fn new(what: impl Into<String>, why: impl fmt::Display) -> Self {
         Self { what: what.into(), why: why.to_string(), errno: None, stock: None, status: FAILED }
     }
@@ -50,7 +50,7 @@ impl Failure {
         format!("{}: {self}{}", called.name(), stock.or(text).unwrap_or_default())
     }
 
-    /// The exit status.
+    /// Returns the exit status.
     pub(crate) fn status(&self) -> u8 {
         self.status
     }

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 
-/// What `--format` may say.
+/// The values of `--format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FormatName {
     /// For people.

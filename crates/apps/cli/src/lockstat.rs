@@ -20,7 +20,7 @@ pub(crate) struct Lockstat {
     /// Admin sockets, of servers or clients; the locks of several processes are shown as one list.
     #[arg(required = true)]
     pub(crate) sockets: Vec<PathBuf>,
-    /// Show it each second, those who waited longest in total first.
+    /// Show it each second, the classes with the longest total wait first.
     #[arg(long)]
     pub(crate) watch: bool,
 }
@@ -382,7 +382,7 @@ mod tests {
         }
     }
 
-    /// What this reads is what the locks write.
+    /// The reader understands the reports that the locks write.
     #[test]
     fn the_locks_own_report_is_understood() {
         static A: loligo_lockstat::Class = loligo_lockstat::Class::new("t.cli");

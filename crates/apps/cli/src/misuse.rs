@@ -16,7 +16,7 @@ pub(crate) fn end(wrong: &clap::Error, called: CalledAs) -> ! {
         let text = as_called(wrong.render().to_string(), called);
         if wrong.use_stderr() { eprint!("{text}") } else { say!("{text}") }
     } else {
-        // The reader of the output may be gone; there is nobody to report that to.
+        // The reader of the output may be gone: an error is ignored.
         let _ = wrong.print();
     }
     std::process::exit(i32::from(wrong.use_stderr()))

@@ -194,7 +194,7 @@ fn show(pool: &Pool, what: &str, bytes: &[u8], file: Option<&Path>) -> Result<()
     }
 }
 
-/// Bytes in a line of [`dump`].
+/// Bytes in a line of `dump`.
 const WIDTH: usize = 16;
 
 /// Formats sixteen bytes a line: offset, hexadecimal, text. The last line is the length. A star replaces

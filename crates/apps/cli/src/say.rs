@@ -30,7 +30,7 @@ fn end(why: &io::Error) -> ! {
     std::process::exit(status);
 }
 
-/// Prints bytes; see [`fn@say`].
+/// Prints bytes, with the errors of `say`.
 pub(crate) fn say_bytes(bytes: &[u8]) {
     if let Err(e) = Stdout.write_all(bytes) {
         end(&e);

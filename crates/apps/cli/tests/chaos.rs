@@ -3,7 +3,7 @@
 //! then the gateway is.
 //!
 //! LOLIGO_STOCK3_DIR names the directory of a cluster with three OSDs that keep what they acknowledged (not
-//! memstore). They are killed.
+//! memstore). The test kills them.
 
 #[path = "../../../client/rados/tests/daemons/mod.rs"]
 mod daemons;

@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn operations_fill_an_object_before_the_next() {
-        // What `rados bench write -b 4096 -O 20000` of 16.2.15 writes: four operations to an object.
+        // The layout of `rados bench write -b 4096 -O 20000` of 16.2.15: four operations to an object.
         let run = Metadata { ops: 9, ..Metadata::of_this_process(4096, 20_000) };
         let targets: Vec<_> = (0..run.ops).map(|op| run.target(op)).collect();
         let offsets: Vec<_> = targets.iter().map(|target| target.offset).collect();

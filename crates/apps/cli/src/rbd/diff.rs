@@ -117,7 +117,7 @@ pub(super) async fn write<W: Write>(
         writer.protection(step.is_protected).context(what)?;
     }
     writer.size(image.size()).context(what)?;
-    // A change longer than an object is split; a shorter one stays whole, as in `rbd`.
+    // A change longer than `max` is split; a shorter one stays whole, as in `rbd`.
     let max = CHUNK.max(image.layout().object_size());
     let pieces = changes.map_ok(|change| pieces(change, max)).try_flatten();
     let read = pieces.map_ok(|change| async move {

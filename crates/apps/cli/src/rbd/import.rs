@@ -18,7 +18,7 @@ const ENOTTY: i32 = 25;
 /// The input, and its length in bytes if that is known.
 type Source = (Box<dyn Read>, Option<u64>);
 
-/// The input, opened before the image is created.
+/// The input, read as far as needed before the image is created.
 enum Begun {
     Bytes(Box<dyn Read>),
     Whole(image_file::Reader<Box<dyn Read>>),

@@ -219,7 +219,7 @@ pub(crate) struct Import {
     pub(crate) file: PathBuf,
     /// By default it is called as the file.
     pub(crate) image: Option<Name>,
-    /// What the file holds.
+    /// The content of the file.
     #[arg(long, value_enum, default_value_t = ExportFormat::Bytes)]
     pub(crate) export_format: ExportFormat,
     #[command(flatten)]
@@ -236,7 +236,7 @@ pub(crate) struct Export {
     pub(crate) image: Name,
     /// - is standard output; by default it is called as the image.
     pub(crate) file: Option<PathBuf>,
-    /// What is written; in format 2 all of the image, whichever snapshot is named.
+    /// The content to write; in format 2 all of the image, whichever snapshot is named.
     #[arg(long, value_enum, default_value_t = ExportFormat::Bytes)]
     pub(crate) export_format: ExportFormat,
     #[command(flatten)]
