@@ -1,4 +1,4 @@
-//! An image behind a cache: reads of what is there, and writes, take no exchange with the cluster.
+//! An image behind a cache: reads of cached data, and writes, need no exchange with the cluster.
 
 use bytes::Bytes;
 use loligo_rados::Rados;
@@ -16,7 +16,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     image.write(0, Bytes::from("in memory")).await?;
     println!("cached {:?}", image.read(0, 9).await?);
 
-    // What a flush has returned for is in the cluster, as behind a disk's own cache.
+    // Data is in the cluster once a flush has returned, as with a disk's own cache.
     image.flush().await?;
     let other = Image::open(&pool, "disk", Mode::ReadOnly).await?;
     println!("stored {:?}", other.read(0, 9).await?);

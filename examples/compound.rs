@@ -1,4 +1,4 @@
-//! Several changes of an object at once, under a condition: all of them happen, or none.
+//! Several changes of an object in one atomic operation, under a condition.
 
 use bytes::Bytes;
 use loligo_rados::{CmpOp, Errno, Error, IoCtx, Rados, ReadOp, WriteOp};
@@ -18,7 +18,7 @@ async fn main() -> Result<(), Error> {
         .set_omap([("2026-11-26", Bytes::from("opened"))]);
     pool.operate(ACCOUNT, make).await?;
 
-    // Who has seen version 1 may write version 2, once.
+    // A client that has seen version 1 may write version 2, once.
     for attempt in 1..=2 {
         match pay(&pool, "1", "2").await {
             Ok(()) => println!("attempt {attempt}: paid"),
@@ -29,7 +29,7 @@ async fn main() -> Result<(), Error> {
         }
     }
 
-    // Several questions in one request see the object at one time.
+    // Several reads in one request see the same state of the object.
     let look = ReadOp::new().read(0, 0).xattr("version").stat();
     let answers = pool.operate_read(ACCOUNT, look).await?;
     let (text, version) =

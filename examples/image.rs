@@ -9,7 +9,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let rados = Rados::connect().await?;
     let pool = rados.ioctx("p").await?;
 
-    // No data are written: what was never written reads as zeros.
+    // No data is written: unwritten ranges read as zeros.
     loligo_rbd::create(&pool, "disk", NewImage::of_size(1 << 30)).await?;
     let image = Image::open(&pool, "disk", Mode::ReadWrite).await?;
     image.write(4096, Bytes::from("before")).await?;

@@ -1,4 +1,4 @@
-//! Locks that measure themselves, in a program that has nothing to do with Ceph.
+//! Locks that measure themselves, in a program that is unrelated to Ceph.
 
 use std::sync::Arc;
 use std::thread;
@@ -10,7 +10,7 @@ use loligo_lockstat::{Class, Mode, Mutex, report, set_mode};
 static ORDERS: Class = Class::new("shop.orders");
 
 fn main() {
-    // Waits are counted in any case; this also tells how long locks are held.
+    // Waits are always counted; this mode also counts how long locks are held.
     set_mode(Mode::Exact);
     let orders = Arc::new(Mutex::new(&ORDERS, Vec::new()));
     let clerks: Vec<_> = (0..4)
@@ -30,6 +30,6 @@ fn main() {
         clerk.join().expect("a clerk does not panic");
     }
     println!("{} orders", orders.lock().len());
-    // Who waited, where, for how long, and who held the lock: the columns of Linux's /proc/lock_stat.
+    // The waiters, their sites and times, and the holders: the columns of Linux's /proc/lock_stat.
     print!("{}", report().to_text());
 }

@@ -6,11 +6,11 @@ use loligo_rados::{Error, Rados};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Error> {
-    // CEPH_CONF, CEPH_ARGS, /etc/ceph/ceph.conf and keyrings are read as by Ceph's programs.
+    // Reads CEPH_CONF, CEPH_ARGS, /etc/ceph/ceph.conf and keyrings, as Ceph's programs do.
     let rados = Rados::connect().await?;
     let pool = rados.ioctx("p").await?;
 
-    // A write that has returned is safe on all OSDs that keep it.
+    // When a write has returned, it is safe on all OSDs of the object.
     pool.write_full("greeting", Bytes::from("hello, world")).await?;
     pool.set_xattr("greeting", "language", "en").await?;
 

@@ -1,4 +1,4 @@
-//! A file of any size over objects of a pool, as `rados --striper` has it.
+//! A file of any size, striped over objects of a pool in the format of `rados --striper`.
 
 use bytes::Bytes;
 use loligo_rados::Rados;
@@ -9,11 +9,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let rados = Rados::connect().await?;
     let pool = rados.ioctx("p").await?;
 
-    // Stripes of 64 KiB go round four objects, which have up to 1 MiB.
+    // Stripe units of 64 KiB are distributed over four objects of up to 1 MiB.
     let layout = Layout::new(64 << 10, 4, 1 << 20)?;
     let striper = Striper::new(pool.clone()).with_layout(layout)?;
 
-    // One write, whose requests to all objects are under way together.
+    // One write; its requests to all objects are in flight together.
     let file = striper.create("a film").await?;
     file.write(0, Bytes::from(vec![7; 10 << 20])).await?;
     println!("the file has {} bytes", file.size().await?);

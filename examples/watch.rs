@@ -1,4 +1,4 @@
-//! Watches: clients that watch an object hear what is notified on it, and answer.
+//! Watches: clients that watch an object receive its notifications, and reply.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ async fn main() -> Result<(), Error> {
     let pool = rados.ioctx("p").await?;
     pool.create(OBJECT, false).await?;
 
-    // Zero: the OSD's own time after which a client that says nothing watches no more.
+    // Zero selects the OSD's own timeout, after which a silent client's watch ends.
     let mut watch = pool.watch(OBJECT, Duration::ZERO).await?;
     let listener = tokio::spawn(async move {
         match watch.next().await? {
@@ -21,13 +21,13 @@ async fn main() -> Result<(), Error> {
                 println!("heard {:?}", notice.payload);
                 notice.answer(Bytes::from("understood"));
             }
-            // The watch was lost and made anew: look at the object itself.
+            // The watch was lost and registered again: read the object itself.
             WatchNews::Missed => println!("something may have been missed"),
         }
         watch.unwatch().await
     });
 
-    // Returns when all watchers have answered, or the time is over.
+    // Returns when all watchers have replied, or after the timeout.
     let notified = pool.notify(OBJECT, Bytes::from("lunch"), Duration::from_secs(10)).await?;
     for answer in notified.answers.values() {
         println!("answered {answer:?}");

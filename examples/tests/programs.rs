@@ -1,11 +1,11 @@
-//! Goal: the programs that a newcomer copies work. Method: each is run against a server of its own, and
-//! prints what its lines say.
+//! Goal: the programs that newcomers copy work. Method: each runs against a server of its own, and must
+//! print the expected lines.
 
 use std::process::Command;
 
 use loligo_server::Server;
 
-/// Runs a program; what it printed.
+/// Runs a program. Returns its output.
 fn printed(program: &str) -> String {
     let server = Server::memory().pool("p").start().expect("a server starts");
     let mut command = Command::new(program);

@@ -6,7 +6,8 @@ use loligo_server::Server;
 
 #[test]
 fn what_is_written_is_read() -> Result<(), Box<dyn std::error::Error>> {
-    // Ends with its objects when it is dropped. `server.conf()` is a ceph.conf, for other programs too.
+    // The server and its objects end when it is dropped. `server.conf()` is a ceph.conf that other
+    // programs can use too.
     let server = Server::memory().pool("p").start()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {

@@ -1,4 +1,4 @@
-//! Admin sockets: that of a client, for who has configured one, and asking at others'.
+//! Admin sockets: serves a client's own if one is configured, and queries those of other programs.
 
 use std::io::{self, Read, Write};
 use std::os::unix::fs::FileTypeExt as _;
@@ -15,12 +15,15 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::in_flight;
 
-/// How long a server may take to answer: a little longer than it gives commands that take their time.
+/// Timeout for a server's reply: a little longer than the server allows a slow command.
 const PATIENCE: Duration = Duration::from_secs(35);
-/// Bytes of an answer that are read; real ones have some kilobytes.
+/// Maximum length of a reply in bytes; real replies have some kilobytes.
 const ANSWER_MAX: u64 = 64 << 20;
 
-/// Asks at an admin socket: a JSON object and a zero byte there, four bytes of length and a text back.
+/// Sends a request to an admin socket and returns the reply.
+///
+/// The request is a JSON object followed by a zero byte. The reply is its length in four bytes, then the
+/// text.
 pub(crate) fn ask(socket: &Path, request: &Value) -> Result<String, Failure> {
     let exchange = || -> io::Result<String> {
         let mut stream = UnixStream::connect(socket)?;
@@ -36,7 +39,7 @@ pub(crate) fn ask(socket: &Path, request: &Value) -> Result<String, Failure> {
     exchange().map_err(|e| Failure::new(format!("ask {}", socket.display()), why(socket, &e)))
 }
 
-/// What keeps a program from answering, and what can be done.
+/// Explains why a program does not reply, and what the user can do.
 fn why(socket: &Path, e: &io::Error) -> String {
     let meta = std::fs::metadata(socket);
     match (e.kind(), meta) {
@@ -64,24 +67,25 @@ fn why(socket: &Path, e: &io::Error) -> String {
     }
 }
 
-/// The admin socket of this program as a client, as long as it is kept.
+/// The admin socket of this program as a client. Dropping it closes the socket.
 pub(crate) struct OfClient {
     _socket: AdminSocket,
     client: Observed,
 }
 
-/// The client whose operations an admin socket shows, once it is connected.
+/// The client whose operations an admin socket shows; set once it is connected.
 pub(crate) type Observed = Arc<OnceLock<InFlight>>;
 
 impl OfClient {
-    /// Where the client is to be put when it is connected.
+    /// Returns the cell in which the client is set once it is connected.
     pub(crate) fn client(&self) -> Observed {
         Arc::clone(&self.client)
     }
 }
 
-/// Opens the socket that `admin_socket` names, as stock clients do; none if it is not set. Like them we go on
-/// without it if it can't be had, and say so.
+/// Opens the socket that `admin_socket` names, as stock clients do; returns `None` if the option is not
+/// set. If the socket cannot be opened, the client warns and continues without it, also as stock clients
+/// do.
 pub(crate) fn of_client(conf: &Conf) -> Option<OfClient> {
     let name = conf.text("admin_socket").filter(|name| !name.is_empty())?;
     let admin = Admin::new();
@@ -96,7 +100,8 @@ pub(crate) fn of_client(conf: &Conf) -> Option<OfClient> {
     Some(OfClient { _socket: socket.ok()?, client })
 }
 
-/// Has an admin socket tell what a client has in flight, or nothing as long as there is no client.
+/// Adds a command to an admin socket that lists the client's operations in flight. The list is empty
+/// while there is no client.
 pub(crate) fn show_requests(admin: &Admin, client: impl Fn() -> Option<InFlight> + Send + Sync + 'static) {
     admin.command(Command::new("objecter_requests", "The operations in flight.", move |request| {
         let in_flight = client().map(|client| client.requests()).unwrap_or_default();

@@ -24,7 +24,7 @@ use crate::snaps::SnapCommand;
 use crate::timeline::TraceOptions;
 use crate::watch::WatchCommand;
 
-// For the families that take them from here.
+// Re-exported for the families of commands.
 pub(crate) use crate::format::Format;
 pub(crate) use crate::values::size;
 

@@ -1,4 +1,4 @@
-//! Connecting.
+//! Connects a command to its cluster and pool.
 
 use std::fmt;
 
@@ -13,14 +13,14 @@ use crate::name::Name;
 use crate::options::Options;
 use crate::{log, waits};
 
-/// What the command line says about the cluster and the pool, not connected yet.
+/// The cluster and pool that the command line names, before a connection is made.
 pub(crate) struct Client {
     builder: Builder,
     pool: Option<String>,
     namespace: Name,
     snap: Option<Name>,
     snap_id: Option<u64>,
-    /// Whether the pool is to be made.
+    /// Creates the pool first.
     create: bool,
     locator: Option<Name>,
     observed: Option<Observed>,
@@ -31,17 +31,17 @@ pub(crate) struct Client {
 pub(crate) struct Pool {
     pub(crate) rados: Rados,
     pub(crate) ioctx: IoCtx,
-    /// As it appears in messages.
+    /// The pool's name, for messages.
     pub(crate) name: String,
     pub(crate) format: Format,
 }
 
-/// Says what a user should know of the configuration although it can be used.
+/// Prints warnings about a configuration that is usable all the same.
 fn warn(conf: &Conf) {
     conf.warnings().iter().chain(&conf.keyring_warnings()).for_each(|warning| eprintln!("loligo: {warning}"));
 }
 
-/// Says what a user should know of the configuration, and becomes the user that it wants the program to be.
+/// Prints warnings about the configuration, and switches to the user that it names.
 pub(crate) fn prepare(conf: &Conf) -> Result<(), Failure> {
     warn(conf);
     crate::user::become_configured(conf)
@@ -58,17 +58,17 @@ impl Client {
         Ok(Self { builder, pool, namespace, snap, snap_id, create, locator, observed: None, format })
     }
 
-    /// The same; an admin socket shows what it has in flight.
+    /// Returns the client with `observed` set, so that an admin socket shows its operations in flight.
     pub(crate) fn observed(self, observed: Option<Observed>) -> Self {
         Self { observed, ..self }
     }
 
-    /// Pool, namespace and snapshot, as far as they were named.
+    /// Returns the pool, namespace and snapshot that the command line names.
     pub(crate) fn place(&self) -> (Option<&str>, &Name, Option<&Name>) {
         (self.pool.as_deref(), &self.namespace, self.snap.as_ref())
     }
 
-    /// The configuration, as far as it is known without a cluster.
+    /// Loads the configuration, without the settings that come from a cluster.
     pub(crate) fn conf(&self) -> Result<Conf, Failure> {
         self.builder.load().context(|| "connect".to_owned())
     }
@@ -117,7 +117,7 @@ impl Client {
 }
 
 impl Client {
-    /// Does something in the pool, which may be changed for it, and disconnects.
+    /// Runs `work` in the pool, which `work` may change, and disconnects.
     pub(crate) fn in_pool(
         self,
         work: impl AsyncFnOnce(&mut Pool) -> Result<(), Failure>,
@@ -131,7 +131,7 @@ impl Client {
     }
 }
 
-/// A pool that is there is no new one, as for stock programs.
+/// Creates a pool. A pool that exists is an error, as for stock programs.
 async fn make_pool(rados: &Rados, name: &str) -> Result<(), Failure> {
     let what = || format!("create pool {name}");
     if rados.pool_id(name).await.is_ok() {
@@ -141,13 +141,13 @@ async fn make_pool(rados: &Rados, name: &str) -> Result<(), Failure> {
 }
 
 impl Pool {
-    /// Names an object in a message.
+    /// Names a command and its object, for messages.
     pub(crate) fn names(&self, command: &str, object: &(impl fmt::Display + ?Sized)) -> String {
         format!("{command} {}/{object}", self.name)
     }
 }
 
-/// A runtime; with one thread nothing is ever handed from one to another.
+/// Creates a runtime. With one thread it is a current-thread runtime, so no work moves between threads.
 pub(crate) fn runtime(threads: usize) -> Result<Runtime, Failure> {
     let mut builder = match threads {
         0 | 1 => tokio::runtime::Builder::new_current_thread(),
@@ -160,8 +160,8 @@ pub(crate) fn runtime(threads: usize) -> Result<Runtime, Failure> {
     builder.enable_all().build().context(|| "start threads".to_owned())
 }
 
-/// A runtime with so many threads beside the one that starts it, that do `before_sleep` when there is nothing
-/// left to do.
+/// Creates a runtime with this number of threads, in addition to the thread that starts it. A thread
+/// calls `before_sleep` before it parks.
 pub(crate) fn workers(
     threads: usize,
     before_sleep: impl Fn() + Send + Sync + 'static,

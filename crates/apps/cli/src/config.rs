@@ -1,4 +1,4 @@
-//! `loligo config`: what options of the configuration there are, and what they do here.
+//! `loligo config`: lists the options of the configuration and their effect in this program.
 
 use clap::Subcommand;
 use loligo_conf::table::{self, Known};
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use crate::failure::Failure;
 use crate::format::FormatName;
 
-/// What to ask.
+/// The question about options.
 #[derive(Subcommand)]
 pub(crate) enum ConfigCommand {
     /// Show an option's type, default and bounds, and whether it acts in this program.
@@ -24,9 +24,9 @@ pub(crate) enum ConfigCommand {
     },
 }
 
-/// Names that are shown where one is not known.
+/// Maximum number of similar names shown for an unknown one.
 const NEAR_MAX: usize = 3;
-/// How alike a name must be to be shown, from 0 to 1.
+/// Minimum similarity of a name to be shown, from 0 to 1.
 const LIKENESS_MIN: f64 = 0.6;
 
 pub(crate) fn run(command: &ConfigCommand, format: FormatName) -> Result<(), Failure> {
@@ -65,7 +65,7 @@ fn ls(all: bool, format: FormatName) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The known names that are most alike.
+/// Returns the known names that are most similar.
 fn nearest(name: &str) -> Vec<&'static str> {
     let likeness = |known: &'static str| (strsim::normalized_damerau_levenshtein(name, known), known);
     let mut near: Vec<_> =
@@ -74,7 +74,7 @@ fn nearest(name: &str) -> Vec<&'static str> {
     near.into_iter().take(NEAR_MAX).map(|(_, name)| name).collect()
 }
 
-/// What values are called in `config help`.
+/// Describes an option's values, for `config help`.
 fn kind(option: Known) -> &'static str {
     match option.kind() {
         Some("bool") => "true or false",
@@ -150,7 +150,7 @@ mod tests {
         assert!(in_lines(option("rbd_concurrent_management_ops")).contains(&("min", "1".to_owned())));
     }
 
-    /// Each part that has a log of its own has options, and each of these is said to act.
+    /// Each log subsystem has options, and each of these options is listed as acting.
     #[test]
     fn levels_of_logs_act() {
         for name in loligo_logring::Subsys::ALL.iter().flat_map(|subsys| subsys.options()) {

@@ -1,4 +1,4 @@
-//! `loligo contend`: the published contention cases, before and after, on this machine.
+//! `loligo contend`: measures the published contention cases, before and after, on this machine.
 
 use std::fs::File;
 use std::io::{self, IsTerminal, Write};
@@ -12,7 +12,7 @@ use loligo_contend::{Case, Machine, Outcome, Plan, Step, to_html, to_json, to_ta
 use crate::failure::{Context, Failure};
 use crate::format::FormatName;
 
-/// What to measure.
+/// The cases to measure, and how.
 #[derive(clap::Args)]
 pub(crate) struct Contend {
     /// Which ones (default: all).
@@ -46,7 +46,7 @@ pub(crate) fn run(options: &Contend, format: FormatName) -> Result<(), Failure> 
         FormatName::Html => &to_html,
         _ => return Err(Failure::new("--format prometheus", "is for lockstat only")),
     };
-    // Opened first: who waits for figures should not lose them to a wrong path.
+    // Opened before measuring, so that a wrong path does not cost the figures.
     let mut output: Box<dyn Write> = match &options.output {
         Some(file) => Box::new(File::create(file).context(|| format!("contend: write {}", file.display()))?),
         None => Box::new(crate::say::Stdout),
@@ -57,7 +57,7 @@ pub(crate) fn run(options: &Contend, format: FormatName) -> Result<(), Failure> 
     output.write_all(text.as_bytes()).context(|| "contend: write".to_owned())
 }
 
-/// The cases of these names, each once; all if there are none.
+/// Returns the cases with these names, each once; all cases if there are no names.
 fn chosen(names: &[String]) -> Result<Vec<Box<dyn Case>>, Failure> {
     if names.is_empty() {
         return Ok(loligo_contend::cases());
@@ -68,7 +68,7 @@ fn chosen(names: &[String]) -> Result<Vec<Box<dyn Case>>, Failure> {
 }
 
 fn measure(cases: &[Box<dyn Case>], plan: &Plan) -> Result<Vec<Outcome>, Failure> {
-    // On standard error, and only if that is a terminal.
+    // The bar is drawn on standard error, and only if that is a terminal.
     let bar = ProgressBar::new(plan.steps(cases) as u64);
     if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg}") {
         bar.set_style(style);

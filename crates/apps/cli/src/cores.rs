@@ -1,19 +1,19 @@
-//! Core dumps: off, as a process of ours has keys and users' data in its memory.
+//! Disables core dumps, since the process has keys and users' data in its memory.
 //!
-//! The kernel then also keeps other processes of the same user from reading this one's memory (`ptrace`,
-//! `/proc/PID/mem`). A debugger needs root, or the environment variable of [`ALLOW`].
+//! The kernel then also prevents other processes of the same user from reading this process's memory
+//! (`ptrace`, `/proc/PID/mem`). A debugger needs root, or the environment variable named by [`ALLOW`].
 
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
 
 use crate::failure::{Context, Failure};
 
-/// Set to `1`, the process may be dumped and debugged by its user.
+/// If this variable is `1`, the process's user may dump and debug it.
 const ALLOW: &str = "LOLIGO_CORE_DUMPS";
 
-/// Forbids core dumps of this process, unless the environment asks for them.
+/// Disables core dumps of this process, unless the environment allows them.
 ///
 /// # Errors
-/// What the kernel says, which has the call since Linux 2.3.20.
+/// Returns the kernel's error. The call exists since Linux 2.3.20.
 pub(crate) fn forbid() -> Result<(), Failure> {
     if std::env::var_os(ALLOW).is_some_and(|value| value == "1") {
         return Ok(());

@@ -1,5 +1,5 @@
-//! `list-inconsistent-pg | obj | snapset`: what scrubs have found, in the structured form that `rados` has
-//! for it.
+//! `list-inconsistent-pg | obj | snapset`: lists the findings of scrubs, in the structured form of
+//! `rados`.
 
 use bytes::Bytes;
 use clap::Subcommand;
@@ -14,7 +14,7 @@ use crate::client::{self, Client};
 use crate::failure::{Context, Failure};
 use crate::name;
 
-/// What scrubs have found.
+/// Lists the findings of scrubs.
 #[derive(Subcommand)]
 pub(crate) enum DamageCommand {
     /// List the placement groups of a pool in which scrubs have found damage.
@@ -38,7 +38,7 @@ pub(crate) fn run(client: Client, command: &DamageCommand) -> Result<(), Failure
     })
 }
 
-/// The placement groups of a pool in which scrubs have found damage.
+/// Lists the placement groups of a pool in which scrubs have found damage.
 async fn groups(client: Client, pool: &str) -> Result<(), Failure> {
     let what = || format!("list-inconsistent-pg {pool}");
     let format = client.format;
@@ -48,7 +48,7 @@ async fn groups(client: Client, pool: &str) -> Result<(), Failure> {
     let (output, _) = rados.mgr_command(&ask.to_string(), Bytes::new()).await.context(what)?;
     let answer: Value = serde_json::from_slice(&output)
         .map_err(|e| Failure::new(what(), format!("the manager's answer cannot be read: {e}")))?;
-    // An array in releases before 15; nothing at all where nothing is damaged.
+    // The reply is an array in releases before 15, and empty if nothing is damaged.
     let groups = answer.get("pg_stats").unwrap_or(&answer).as_array().map(Vec::as_slice).unwrap_or_default();
     let ids: Vec<&Value> = groups.iter().filter_map(|group| group.get("pgid")).collect();
     format.print("pgs", "pgid", &json!(ids));
@@ -56,7 +56,7 @@ async fn groups(client: Client, pool: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The objects of a placement group that scrubs have found damaged.
+/// Lists the objects of a placement group that scrubs have found damaged.
 async fn objects(client: Client, pgid: &str) -> Result<(), Failure> {
     let what = || format!("list-inconsistent-obj {pgid}");
     let format = client.format;
@@ -68,7 +68,7 @@ async fn objects(client: Client, pgid: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The objects of a placement group whose snapshots scrubs have found damaged.
+/// Lists the objects of a placement group whose snapshots scrubs have found damaged.
 async fn snapsets(client: Client, pgid: &str) -> Result<(), Failure> {
     let what = || format!("list-inconsistent-snapset {pgid}");
     let format = client.format;
@@ -80,7 +80,7 @@ async fn snapsets(client: Client, pgid: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A placement group that is named `POOL.SEED`, and its pool.
+/// Opens the pool of the placement group `POOL.SEED`.
 async fn group(
     client: Client,
     pgid: &str,
@@ -122,7 +122,7 @@ fn object(damaged: &DamagedObject) -> Value {
     })
 }
 
-/// One copy. A whole one has no number of a shard.
+/// Describes one copy. A copy of a replicated pool has no shard number.
 fn shard(osd: i32, part: i8, of: &Shard) -> Value {
     let mut shown =
         json!({"osd": osd, "primary": of.primary, "errors": names(of.errors.0, &shard_error::NAMES)});

@@ -1,4 +1,4 @@
-//! `loligo demo`: what this is, in one command and some seconds.
+//! `loligo demo`: shows the main features in some seconds.
 
 use std::path::Path;
 use std::time::Instant;
@@ -17,7 +17,7 @@ use crate::options::Options;
 use crate::transfer;
 
 const POOL: &str = "demo";
-/// Sizes of the files that are moved, in bytes.
+/// Sizes of the transferred files in bytes.
 const FILE_BYTES: [usize; 4] = [0, 4095, 4 << 20, 64 << 20];
 const BENCH_SECONDS: u64 = 2;
 
@@ -54,13 +54,13 @@ async fn connect(conf: &str) -> Result<Pool, Failure> {
     Client::new(Builder::new().conf_file(conf), &options)?.pool().await
 }
 
-/// Real files in and out, compared byte for byte by their SHA-256.
+/// Puts and gets local files, and compares each by its SHA-256.
 async fn move_files(pool: &Pool) -> Result<(), Failure> {
     sayln!("{:>12}  {:>10}  {:>10}  sha-256 of what came back", "file", "put", "get");
     let dir = std::env::temp_dir().join(format!("loligo-demo.{}", std::process::id()));
     std::fs::create_dir_all(&dir).context(|| format!("make {}", dir.display()))?;
     let moved = move_files_through(pool, &dir).await;
-    // Temporary files: the system cleans up what is left, should this fail.
+    // If this fails, the system cleans up its temporary files.
     let _ = std::fs::remove_dir_all(&dir);
     moved
 }
@@ -122,7 +122,7 @@ async fn measure(pool: &Pool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Bytes that differ from place to place.
+/// Returns pseudo-random bytes, so that misplaced data is detected.
 fn content(len: usize) -> Vec<u8> {
     let mut n = 0x9e37_79b9_7f4a_7c15u64;
     let mut next = || {

@@ -1,4 +1,4 @@
-//! `loligo df`: what a cluster holds, or a directory that no server uses.
+//! `loligo df`: shows the usage of a cluster, or of a directory that no server uses.
 
 use std::path::{Path, PathBuf};
 
@@ -17,14 +17,14 @@ use crate::options::Options;
 use crate::words::CalledAs;
 use crate::{rbd, table};
 
-/// What to look at.
+/// The directory to look at, if any.
 #[derive(clap::Args)]
 pub(crate) struct Df {
-    /// Where its data is: what `serve --data` was told.
+    /// The directory given to `serve --data`.
     pub(crate) dir: Option<PathBuf>,
 }
 
-/// Shows what a directory holds; there is no cluster then, so that options of one are refused.
+/// Shows the usage of a directory. There is no cluster then, so options for one are refused.
 pub(crate) fn of_dir(dir: &Path, options: &Options) -> Result<(), Failure> {
     let what = || format!("df {}", dir.display());
     let format = options.format;
@@ -36,7 +36,7 @@ pub(crate) fn of_dir(dir: &Path, options: &Options) -> Result<(), Failure> {
         ));
     }
     let usage = usage(&store_of(dir)).context(what)?;
-    // The store knows pools by their numbers only.
+    // The store knows only the pools' numbers.
     let state = StateFile::new(dir.join("mon.json")).load().context(what)?;
     let name = |id: PoolId| {
         let known = state.as_ref().and_then(|state| state.osdmap().pool_name(id));
@@ -80,7 +80,7 @@ pub(crate) fn run(client: Client) -> Result<(), Failure> {
     client::runtime(1)?.block_on(of_cluster(client))
 }
 
-/// What the pools hold, or one of them if one is named.
+/// Shows the usage of all pools, or of the named one.
 async fn of_cluster(client: Client) -> Result<(), Failure> {
     let (format, only) = (client.format, client.place().0.map(str::to_owned));
     let rados = client.cluster().await?;
@@ -121,7 +121,7 @@ async fn of_cluster(client: Client) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What the pools hold, in the words of `rados df`.
+/// Prints the pools' usage in the form of `rados df`.
 fn df_of_rados(rados: &Rados, pools: &[(String, PoolStat)], space: ClusterStatfs, format: Format) {
     let ids = rados.pools();
     let id = |name: &str| ids.iter().find(|(_, known)| known == name).map_or(-1, |(id, _)| id.0);

@@ -1,8 +1,8 @@
-//! The format of `rados export`: sections one behind the other (src/tools/RadosDump.h in Ceph's repository).
+//! The format of `rados export`: a sequence of sections (src/tools/RadosDump.h in Ceph's repository).
 //!
-//! A file begins with 16 bytes: magic, version, the lengths of a section's header and footer. A section has a
-//! header with its type and length, its bytes, and a footer; without bytes it has no footer either. What is
-//! read may come from anywhere: nothing is allocated before its bytes are there.
+//! A file begins with 16 bytes: magic, version, the lengths of a section's header and footer. A section
+//! has a header with its type and length, its bytes, and a footer. A section without bytes has no
+//! footer. The input is untrusted: memory is allocated only for bytes that were read.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
@@ -14,33 +14,33 @@ use loligo_wire::{DecodeError, Reader, SnapId, Writer};
 const MAGIC: u32 = 0xffce_ffce;
 const END_MAGIC: u32 = 0xecff_ffce;
 const VERSION: u32 = 2;
-/// Of a section's header, and of its footer.
+/// Length of a section's header; the next constant is that of its footer.
 const HEADER_LEN: usize = 18;
 const FOOTER_LEN: usize = 10;
-/// Headers and footers of other versions are not longer.
+/// Maximum length of a header or footer of another version.
 const EDGE_MAX: u32 = 4096;
 
-/// What a section is about.
+/// The content of a section.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Section {
     PoolBegin,
     PoolEnd,
-    /// An object begins.
+    /// Begins an object.
     Object(HObject),
     Data {
         offset: u64,
         bytes: Bytes,
     },
-    /// With the underscore that stores put before users' names.
+    /// Names have the underscore that stores put before users' names.
     Xattrs(BTreeMap<Bytes, Bytes>),
     OmapHeader(Bytes),
     Omap(BTreeMap<Bytes, Bytes>),
     ObjectEnd,
-    /// Of no interest to a pool.
+    /// A section type that import ignores.
     Other(u8),
 }
 
-/// Types of sections.
+/// Section types.
 mod kind {
     pub(super) const OBJECT_BEGIN: u8 = 3;
     pub(super) const OBJECT_END: u8 = 4;
@@ -52,7 +52,7 @@ mod kind {
     pub(super) const POOL_END: u8 = 11;
 }
 
-/// Why a file cannot be read.
+/// Reasons why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum DumpError {
     #[error(transparent)]
@@ -91,8 +91,8 @@ impl<W: Write> DumpWriter<W> {
             Section::ObjectEnd => kind::OBJECT_END,
             Section::Other(kind) => *kind,
             Section::Object(object) => {
-                // Of version 2: the third has what a store notes of an object, which importers do not look
-                // at.
+                // Written as version 2. Version 3 adds a store's own data about the object, which
+                // importers ignore.
                 w.versioned(2, 1, |w| {
                     w.put(object);
                     w.u64(u64::MAX);
@@ -146,7 +146,7 @@ pub(crate) struct DumpReader<R> {
     from: R,
     header_len: u32,
     footer_len: u32,
-    /// Of sections that were read.
+    /// Number of sections read.
     number: u64,
 }
 
@@ -193,7 +193,7 @@ impl<R: Read> DumpReader<R> {
     }
 }
 
-/// So many bytes, if there are.
+/// Reads `len` bytes; returns `None` if fewer remain.
 fn take(from: &mut impl Read, len: u64) -> io::Result<Option<Bytes>> {
     let mut bytes = Vec::new();
     from.take(len).read_to_end(&mut bytes)?;
@@ -225,7 +225,7 @@ fn section(kind: u8, bytes: &Bytes) -> Result<Section, DecodeError> {
     })
 }
 
-/// The name of an object in an export.
+/// Returns the name of an object in an export.
 pub(crate) fn head_of(nspace: &[u8], name: &[u8], key: &[u8]) -> HObject {
     let (nspace, oid, key) = (nspace.to_vec(), name.to_vec(), key.to_vec());
     HObject { key, oid, snap: SnapId::HEAD, hash: 0, max: false, nspace, pool: -1 }
@@ -284,7 +284,7 @@ mod tests {
                 let _ = read_all(&damaged);
             }
         }
-        // A length that is merely claimed is not allocated.
+        // A length that is only claimed is not allocated.
         let mut claims = whole;
         claims[16 + 10..16 + 18].copy_from_slice(&i64::MAX.to_le_bytes());
         assert!(matches!(read_all(&claims), Err(DumpError::Short(1))));

@@ -1,4 +1,4 @@
-//! All objects of a pool into one file, and back.
+//! Exports all objects of a pool into a file, and imports them.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -15,14 +15,14 @@ use crate::dump::{DumpReader, DumpWriter, Section, head_of};
 use crate::failure::{Context, Failure};
 use crate::say::Stdout;
 
-/// Bytes of a section of data, as `rados export` writes them.
+/// Maximum bytes of a data section, as `rados export` writes them.
 const PIECE_BYTES: u64 = 4 << 20;
-/// Pairs of a section of a map.
+/// Maximum pairs of an omap section.
 const PAIRS: u64 = 512;
-/// Objects whose beginnings are under way.
+/// Maximum number of objects whose beginnings are being read.
 const OBJECTS_MAX: usize = 8;
 
-/// Writes a pool's objects, of all namespaces, as they are now, or as they were at a snapshot.
+/// Writes the objects of all namespaces of a pool, as they are now or at a snapshot.
 pub(crate) async fn export(pool: &Pool, file: Option<&Path>) -> Result<(), Failure> {
     let what = || format!("export {}", pool.name);
     let shown = file.unwrap_or(Path::new("-"));
@@ -44,7 +44,7 @@ pub(crate) async fn export(pool: &Pool, file: Option<&Path>) -> Result<(), Failu
             }
         }
         let Some(beginning) = under_way.next().await else { break };
-        // An object that was removed meanwhile is not there.
+        // The object was removed after it was listed.
         let Some(beginning) = beginning? else { continue };
         beginning.hand_out(pool, async |section| writer.write(&section).map_err(to_file)).await?;
     }
@@ -52,13 +52,13 @@ pub(crate) async fn export(pool: &Pool, file: Option<&Path>) -> Result<(), Failu
     writer.finish().map_err(to_file)
 }
 
-/// An object with as much of it as one request gives, all of one moment.
+/// An object and the part of it that one request returns, all of one moment.
 struct Beginning {
     ioctx: IoCtx,
     object: ListedObject,
     data: Bytes,
     xattrs: BTreeMap<Bytes, Bytes>,
-    /// None where the pool's objects have no maps.
+    /// `None` where the pool's objects have no maps.
     omap: Option<(Bytes, OmapPairs)>,
 }
 
@@ -70,7 +70,7 @@ impl Beginning {
         let name = String::from_utf8_lossy(&object.oid).into_owned();
         let what = || pool.names("export", &name);
         let answers = match ioctx.operate_read(object.oid.clone(), whole).await {
-            // Pools of coded chunks have no maps.
+            // Erasure-coded pools have no maps.
             Err(e) if e.errno() == Errno::EOPNOTSUPP => ioctx.operate_read(object.oid.clone(), read()).await,
             answers => answers,
         };
@@ -87,13 +87,13 @@ impl Beginning {
             [header, pairs] => Some((header.data.clone(), pairs.omap()?)),
             _ => None,
         };
-        // As stores keep users' attributes.
+        // Stores put an underscore before the names of users' attributes.
         let raw = |(name, value): (Bytes, Bytes)| ([b"_", &name[..]].concat().into(), value);
         let xattrs = xattrs.map()?.into_iter().map(raw).collect();
         Ok(Self { ioctx, object, data: data.data.clone(), xattrs, omap })
     }
 
-    /// Hands out it and what is left of it, in the sections of an export.
+    /// Passes this part and the rest of the object to `take`, as sections of an export.
     async fn hand_out(
         self,
         pool: &Pool,
@@ -129,14 +129,14 @@ impl Beginning {
     }
 }
 
-/// What to do with objects that are there already, and whether anything is done at all.
+/// How import treats objects that exist, and whether it only reports.
 #[derive(Clone, Copy)]
 pub(crate) struct ImportOptions {
     pub(crate) dry_run: bool,
     pub(crate) no_overwrite: bool,
 }
 
-/// Reads what [`export`] or `rados export` wrote.
+/// Reads a file that [`export`] or `rados export` wrote.
 pub(crate) async fn import(pool: &Pool, file: &Path, options: ImportOptions) -> Result<(), Failure> {
     let what = || format!("import {}", file.display());
     let source: Box<dyn Read> = match file.as_os_str() == "-" {
@@ -177,7 +177,7 @@ pub(crate) async fn import(pool: &Pool, file: &Path, options: ImportOptions) -> 
     }
 }
 
-/// Makes an empty object of what there is, and says so; whether it is to be filled.
+/// Replaces the object with an empty one, and reports it. Returns `true` if the object must be filled.
 async fn begin(ioctx: &IoCtx, oid: &[u8], name: &str, options: ImportOptions) -> Result<bool, Error> {
     let exists = match ioctx.stat(oid).await {
         Err(e) if e.is_not_found() => false,
@@ -196,13 +196,13 @@ async fn begin(ioctx: &IoCtx, oid: &[u8], name: &str, options: ImportOptions) ->
     Ok(true)
 }
 
-/// Makes an empty object, whatever there was before.
+/// Replaces any object with an empty one.
 fn anew() -> WriteOp {
-    // Only what is there can be removed.
+    // Only an existing object can be removed, so it is created first.
     WriteOp::new().create(false).remove().create(true)
 }
 
-/// What a section changes of the object to which it belongs.
+/// Returns the change that a section makes to its object.
 fn change(section: Section) -> Option<WriteOp> {
     match section {
         Section::Data { offset, bytes } => Some(WriteOp::new().write(offset, bytes)),
@@ -213,7 +213,8 @@ fn change(section: Section) -> Option<WriteOp> {
     }
 }
 
-/// Users' attributes: in stores their names have an underscore before them. Others are the stores' own.
+/// Sets users' attributes, whose names have an underscore before them in stores. The store's own
+/// attributes are left out.
 fn with_xattrs(pairs: &BTreeMap<Bytes, Bytes>) -> WriteOp {
     let own = pairs.iter().filter_map(|(name, value)| Some((name.strip_prefix(b"_")?, value)));
     own.filter(|(name, _)| !name.is_empty())

@@ -1,4 +1,4 @@
-//! The program's errors: one line, and an exit status.
+//! The program's errors: a one-line message and an exit status.
 
 use std::any::Any;
 use std::{fmt, io};
@@ -7,42 +7,42 @@ use loligo_rados::Errno;
 
 use crate::words::CalledAs;
 
-/// What the program ends with: one line that says what failed, on what, and why.
+/// An error that ends the program: one line with the action, its object, and the reason.
 #[derive(Debug)]
 pub(crate) struct Failure {
     what: String,
     why: String,
     errno: Option<Errno>,
-    /// What stock `rbd` says of it, where scripts look for that.
+    /// The message of stock `rbd`, where scripts look for it.
     stock: Option<&'static str>,
     status: u8,
 }
 
-/// The exit status of what says nothing else, as `rados` has it.
+/// The exit status of errors that set none, as in `rados`.
 const FAILED: u8 = 1;
 
 impl Failure {
-    /// `what` names the command and the object or file.
+    /// Creates a failure without an errno. `what` names the command and the object or file.
     pub(crate) fn new(what: impl Into<String>, why: impl fmt::Display) -> Self {
         Self { what: what.into(), why: why.to_string(), errno: None, stock: None, status: FAILED }
     }
 
-    /// The same, of a kind that stock programs have a number for.
+    /// Creates a failure with the errno that stock programs report for it.
     pub(crate) fn of(errno: Errno, what: impl Into<String>, why: impl fmt::Display) -> Self {
         Self { errno: Some(errno), ..Self::new(what, why) }
     }
 
-    /// Has the program end with the errno, if there is one, as `rbd` does.
+    /// Makes the errno, if there is one, the exit status, as `rbd` does.
     pub(crate) fn ending_with_errno(self) -> Self {
         let status = self.errno.and_then(|errno| u8::try_from(errno.0).ok());
         Self { status: status.filter(|status| *status != 0).unwrap_or(self.status), ..self }
     }
 
-    /// The line that a program of this name ends with. Called as a stock program it adds what scripts look
-    /// for.
+    /// Returns the error line of a program with this name. Under a stock program's name it includes the
+    /// text that scripts look for.
     pub(crate) fn line(&self, called: CalledAs) -> String {
         let errno = self.errno.filter(|_| called != CalledAs::Loligo && self.stock.is_none());
-        // The system's text for the number, without Rust's note of it.
+        // The system's text for the errno, without the suffix that Rust adds.
         let text = |errno: Errno| io::Error::from_raw_os_error(errno.0).to_string();
         let text =
             errno.map(|errno| format!(": ({}) {}", errno.0, text(errno).split(" (os").next().unwrap_or("")));
@@ -50,7 +50,7 @@ impl Failure {
         format!("{}: {self}{}", called.name(), stock.or(text).unwrap_or_default())
     }
 
-    /// The exit status.
+    /// Returns the exit status.
     pub(crate) fn status(&self) -> u8 {
         self.status
     }
@@ -62,13 +62,14 @@ impl fmt::Display for Failure {
     }
 }
 
-/// With escapes for what would break a line or move a terminal's cursor: a name may have any character.
+/// Escapes control characters, which could break a line or move a terminal's cursor: a name may have any
+/// character.
 pub(crate) fn one_line(text: &str) -> String {
     let escaped = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
     text.chars().map(escaped).collect()
 }
 
-/// Names what failed.
+/// Adds the failed action to an error.
 pub(crate) trait Context<T> {
     /// Turns an error into a [`Failure`] of `what`.
     fn context(self, what: impl FnOnce() -> String) -> Result<T, Failure>;
@@ -84,7 +85,7 @@ impl<T, E: fmt::Display + 'static> Context<T> for Result<T, E> {
     }
 }
 
-/// What stock `rbd` says of an error, where it is not the errno alone.
+/// Returns stock `rbd`'s message for an error, where it is not the errno alone.
 fn stock_words(why: &dyn Any) -> Option<&'static str> {
     use loligo_rbd::Error as E;
     Some(match why.downcast_ref::<E>()? {
@@ -97,7 +98,7 @@ fn stock_words(why: &dyn Any) -> Option<&'static str> {
     })
 }
 
-/// The errno of those errors that have one.
+/// Returns the errno of an error, if it has one.
 fn errno(why: &dyn Any) -> Option<Errno> {
     let rados = why.downcast_ref::<loligo_rados::Error>().map(loligo_rados::Error::errno);
     let image = why.downcast_ref::<loligo_rbd::Error>().map(loligo_rbd::Error::errno);

@@ -1,8 +1,8 @@
-//! In which forms results are printed.
+//! The output formats.
 
 use clap::ValueEnum;
 
-/// What `--format` may say.
+/// The values of `--format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum FormatName {
     /// For people.
@@ -23,7 +23,7 @@ pub(crate) enum FormatName {
     Html,
 }
 
-/// How all commands but `lockstat` and `contend` print their results.
+/// The output format of all commands but `lockstat` and `contend`.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Plain,
@@ -34,7 +34,8 @@ pub(crate) enum Format {
 }
 
 impl FormatName {
-    /// For commands that talk to a cluster; `None` for what only other commands have.
+    /// Returns the format for a command that talks to a cluster; `None` for a format that only other
+    /// commands have.
     pub(crate) fn of_client(self, pretty: bool) -> Option<Format> {
         Some(match (self, pretty) {
             (Self::Plain, _) => Format::Plain,

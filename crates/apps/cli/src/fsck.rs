@@ -1,4 +1,4 @@
-//! `loligo fsck`: looks for damage in a directory that no server uses, and mends some.
+//! `loligo fsck`: looks for damage in a directory that no server uses, and repairs some of it.
 
 use std::cell::RefCell;
 use std::io::IsTerminal as _;
@@ -12,10 +12,10 @@ use serde_json::{Value, json};
 use crate::failure::{Context, Failure};
 use crate::format::FormatName;
 
-/// What to look at.
+/// The directory to check.
 #[derive(clap::Args)]
 pub(crate) struct Fsck {
-    /// Where its data is: what `serve --data` was told.
+    /// The directory given to `serve --data`.
     pub(crate) dir: PathBuf,
     /// Mend what can be mended without inventing data, and take out what nobody can read, into
     /// DIR/lost+found.
@@ -23,7 +23,7 @@ pub(crate) struct Fsck {
     pub(crate) repair: bool,
 }
 
-/// Where the store is of a server's directory.
+/// Returns the store's directory within a server's directory.
 pub(crate) fn store_of(dir: &Path) -> PathBuf {
     let inner = dir.join("store");
     if inner.is_dir() { inner } else { dir.to_owned() }

@@ -1,7 +1,8 @@
-//! Which commands there are, under which heading, and which of the shared options each of them takes.
+//! The commands, the headings that they are listed under, and the shared options that each of them
+//! accepts.
 //!
-//! One table makes the list of `loligo --help`, hides an option in the help of the commands that it means
-//! nothing to, and has it refused there.
+//! One table generates the list of `loligo --help`, hides an option in the help of the commands where it
+//! has no effect, and refuses it there.
 
 use std::fmt::Write as _;
 
@@ -13,18 +14,18 @@ use console::Term;
 use crate::failure::Failure;
 use crate::format::FormatName;
 
-/// Columns of the list at most, and where the terminal's width is not known.
+/// Maximum columns of the list; also its width if the terminal's is not known.
 const WIDTH_MAX: usize = 120;
-/// Columns of a list that is worth being wrapped.
+/// Minimum columns of a list that is wrapped.
 const WIDTH_MIN: usize = 60;
 
-/// Commands about one thing.
+/// Commands on one subject.
 struct Group {
     heading: &'static str,
     commands: &'static [Entry],
 }
 
-/// A command: its words, and what it takes.
+/// A command: its words, and the options and formats that it accepts.
 struct Entry {
     name: &'static str,
     options: &'static [&'static str],
@@ -45,9 +46,9 @@ const CLUSTER: &[FormatName] = {
 };
 const TWO: &[FormatName] = &[FormatName::Plain, FormatName::Json];
 
-/// Nothing that is shared.
+/// No shared option.
 const NONE: &[&str] = &[];
-/// Of commands that talk to a cluster.
+/// Options of commands that talk to a cluster.
 const IN_CLUSTER: &[&str] = &["format", "pretty_format", "trace"];
 const IN_POOL: &[&str] = &["pool", "create", "format", "pretty_format", "trace"];
 const IN_NAMESPACE: &[&str] = &["pool", "create", "namespace", "format", "pretty_format", "trace"];
@@ -182,16 +183,16 @@ const GROUPS: &[Group] = &[
     },
 ];
 
-/// Of commands that print what has one form.
+/// Formats of commands whose output has one form.
 const NO_FORMAT: &[FormatName] = &[FormatName::Plain];
 
-/// What a command takes; those below a command take what it does, unless they have an entry of their own.
+/// Finds a command's entry. A subcommand without an entry of its own has the entry of its parent.
 fn entry_of(path: &[&str]) -> Option<&'static Entry> {
     let named = |name: &str| GROUPS.iter().flat_map(|group| group.commands).find(|entry| entry.name == name);
     (1..=path.len()).rev().find_map(|len| named(&path[..len].join(" ")))
 }
 
-/// The command line with its commands in groups; what means nothing to a command is hidden from its help.
+/// Groups the commands, and hides from each command's help the options that have no effect there.
 pub(crate) fn offering(root: Command) -> Command {
     let shared = shared(&root);
     let list = list(&root);
@@ -202,7 +203,7 @@ pub(crate) fn offering(root: Command) -> Command {
     ))
 }
 
-/// The same without what is hidden: what a shell completes.
+/// Removes the hidden options instead of hiding them: a shell completes only the rest.
 pub(crate) fn offered_only(root: Command) -> Command {
     let shared = shared(&root);
     let keep = |arg: &Arg, entry: &Entry| {
@@ -211,7 +212,7 @@ pub(crate) fn offered_only(root: Command) -> Command {
     with_options(root.mut_args(|arg| arg.global(false)), &shared, &keep)
 }
 
-/// Refuses shared options that mean nothing to the command that is named; some are let pass.
+/// Refuses shared options that have no effect on the named command, unless `is_let_pass` exempts them.
 pub(crate) fn check(
     root: &Command,
     matches: &ArgMatches,
@@ -241,7 +242,7 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// The options that the table is about.
+/// Returns the shared options, which are those that the table lists.
 fn shared(root: &Command) -> Vec<Arg> {
     root.get_arguments().filter(|arg| arg.is_global_set()).cloned().collect()
 }
@@ -255,7 +256,7 @@ fn has_own_entries(entry: &Entry) -> bool {
     GROUPS.iter().flat_map(|group| group.commands).any(|other| other.name.starts_with(&below))
 }
 
-/// As a command has it: a format is one of its own.
+/// Returns the option as the command accepts it: `--format` has only the command's formats.
 fn fitted(arg: &Arg, entry: &Entry) -> Arg {
     if name(arg) != "format" {
         return arg.clone();
@@ -266,7 +267,7 @@ fn fitted(arg: &Arg, entry: &Entry) -> Arg {
     arg.clone().value_parser(parser)
 }
 
-/// Each command that has an entry, with the options that `of` makes for it.
+/// Applies the options that `of` returns to each command that has an entry.
 fn with_options(root: Command, shared: &[Arg], of: &dyn Fn(&Arg, &Entry) -> Option<Arg>) -> Command {
     fn below(
         command: Command,
@@ -287,7 +288,7 @@ fn with_options(root: Command, shared: &[Arg], of: &dyn Fn(&Arg, &Entry) -> Opti
     below(root, &[], shared, of)
 }
 
-/// The commands under their headings, each with the first sentence of its help.
+/// Lists the commands under their headings, each with the first sentence of its help.
 fn list(root: &Command) -> String {
     let (_, columns) = Term::stdout().size_checked().unwrap_or((0, u16::MAX));
     let width = usize::from(columns).clamp(WIDTH_MIN, WIDTH_MAX);

@@ -4,7 +4,8 @@ use loligo_rados::{OsdId, Request, WaitsFor};
 use loligo_wire::SnapId;
 use serde_json::{Value, json};
 
-/// A client's operations in the form of stock ones; and what each waits for, which those do not tell.
+/// Returns a client's operations in the form of stock clients, plus the reason why each waits, which
+/// stock clients do not report.
 pub(crate) fn as_stock_has_it(requests: &[Request]) -> Value {
     let ops = requests.iter().map(|request| {
         let object = String::from_utf8_lossy(&request.object);
@@ -37,7 +38,7 @@ pub(crate) fn as_stock_has_it(requests: &[Request]) -> Value {
     })
 }
 
-/// As Ceph prints it: the pool, the namespace, the key.
+/// Formats the locator as Ceph does: the pool, the namespace, the key.
 fn locator(request: &Request) -> String {
     let mut text = format!("@{}", request.pg.pool);
     for (mark, part) in [(';', &request.namespace), (':', &request.locator_key)] {
@@ -49,7 +50,7 @@ fn locator(request: &Request) -> String {
     text
 }
 
-/// What an operation waits for.
+/// Describes the reason why an operation waits.
 pub(crate) fn words_for(waits_for: WaitsFor) -> &'static str {
     match waits_for {
         WaitsFor::Place => "a place in flight",

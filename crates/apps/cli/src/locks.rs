@@ -26,13 +26,13 @@ pub(crate) enum Lock {
     Get {
         object: Name,
         name: Name,
-        /// Exclusive, or shared with whoever names the same tag.
+        /// Exclusive, or shared with the holders that name the same tag.
         #[arg(long, value_parser = PossibleValuesParser::new(["exclusive", "shared"]), default_value = "exclusive")]
         lock_type: String,
         /// Tells one holding of a client from another.
         #[arg(long, default_value = "", hide_default_value = true)]
         lock_cookie: Name,
-        /// What who shares the lock must name.
+        /// The tag of a shared lock; all its holders name the same.
         #[arg(long, default_value = "", hide_default_value = true)]
         lock_tag: Name,
         /// For people.
@@ -42,11 +42,11 @@ pub(crate) enum Lock {
         #[arg(long, default_value_t = 0)]
         lock_duration: u32,
     },
-    /// Take a lock away from whoever holds it.
+    /// Take a lock away from its holder.
     Break {
         object: Name,
         name: Name,
-        /// Whoever holds it, as `info` names it: client.NUMBER.
+        /// The holder, as `info` names it: client.NUMBER.
         locker: String,
         /// Its cookie.
         #[arg(long, default_value = "", hide_default_value = true)]
@@ -140,7 +140,7 @@ async fn info(pool: &Pool, object: &Name, name: &Name) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Without the protocol's name, as `rados` shows it.
+/// Formats an address without the protocol's name, as `rados` does.
 pub(crate) fn address(addr: &EntityAddr) -> String {
     let shown = addr.to_string();
     shown.split_once(':').map(|(_, rest)| rest.to_owned()).unwrap_or(shown)

@@ -1,4 +1,4 @@
-//! `loligo lockstat`: what the locks of running programs say, once or each second.
+//! `loligo lockstat`: shows the lock reports of running programs, once or each second.
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;
@@ -14,13 +14,13 @@ use crate::admin::ask;
 use crate::failure::{Context, Failure};
 use crate::format::FormatName;
 
-/// Whom to ask, and how often.
+/// The admin sockets to query, and how often.
 #[derive(clap::Args)]
 pub(crate) struct Lockstat {
     /// Admin sockets, of servers or clients; the locks of several processes are shown as one list.
     #[arg(required = true)]
     pub(crate) sockets: Vec<PathBuf>,
-    /// Show it each second, those who waited longest in total first.
+    /// Show it each second, the classes with the longest total wait first.
     #[arg(long)]
     pub(crate) watch: bool,
 }
@@ -42,7 +42,7 @@ pub(crate) fn run(options: &Lockstat, format: FormatName) -> Result<(), Failure>
     Ok(())
 }
 
-/// An object with each socket's report.
+/// Returns an object with each socket's report.
 fn json_of_all(sockets: &[PathBuf]) -> Result<String, Failure> {
     let mut all = serde_json::Map::new();
     for socket in sockets {
@@ -53,7 +53,8 @@ fn json_of_all(sockets: &[PathBuf]) -> Result<String, Failure> {
     Ok(serde_json::Value::Object(all).to_string())
 }
 
-/// The reports of all sockets as one; classes of several processes are told apart by their sockets' names.
+/// Merges the reports of all sockets. With several sockets, each class is prefixed with its socket's
+/// name.
 fn gather(sockets: &[PathBuf]) -> Result<Report, Failure> {
     let mut all: Option<Report> = None;
     for socket in sockets {
@@ -71,7 +72,7 @@ fn gather(sockets: &[PathBuf]) -> Result<Report, Failure> {
     all.ok_or_else(|| Failure::new("lockstat", "no socket given"))
 }
 
-/// The file's name without its ending, or the whole path if another one has the same.
+/// Returns the file's name without its extension, or the whole path if another socket has the same name.
 fn label(socket: &Path, sockets: &[PathBuf]) -> String {
     let same = sockets.iter().filter(|other| other.file_stem() == socket.file_stem()).count();
     match socket.file_stem().filter(|_| same == 1) {
@@ -80,7 +81,7 @@ fn label(socket: &Path, sockets: &[PathBuf]) -> String {
     }
 }
 
-/// As the server knows it.
+/// Returns the format's name as the server knows it.
 fn format_name(format: FormatName) -> Result<&'static str, Failure> {
     match format {
         FormatName::Plain => Ok("text"),
@@ -94,7 +95,7 @@ fn report_of(socket: &Path, format: &str) -> Result<String, Failure> {
     ask(socket, &serde_json::json!({ "prefix": "lock_stat", "format": format }))
 }
 
-/// A program's report, of which this module shows a part.
+/// A program's report. This module shows a part of it.
 #[derive(Clone, Debug, Deserialize)]
 struct Report {
     mode: String,
@@ -144,8 +145,8 @@ struct Site {
     line: u32,
 }
 
-/// Shows the report again and again, on a terminal in place, else one below the other. Ends with a program
-/// that it asks, or when nobody reads any more.
+/// Shows the report each second: on a terminal in place, otherwise one report below the other. Ends when
+/// a queried program or the reader of the output is gone.
 fn watch(sockets: &[PathBuf]) -> Result<(), Failure> {
     let terminal = Term::stdout();
     let mut before: Option<(Instant, Report)> = None;
@@ -163,10 +164,11 @@ fn watch(sockets: &[PathBuf]) -> Result<(), Failure> {
     }
 }
 
-/// False if nobody reads.
+/// Returns `false` if the reader is gone.
 fn show(lines: &[String], in_place: bool) -> io::Result<bool> {
     let mut out = String::new();
-    // Home; each line clears what stood there before; at the end everything below. So nothing flickers.
+    // Moves to the top left; each line clears to its end, and the last one all below. So the screen does
+    // not flicker.
     if in_place {
         out.push_str("\x1b[H");
         out.push_str(&lines.iter().map(|line| format!("{line}\x1b[K")).collect::<Vec<_>>().join("\r\n"));
@@ -185,8 +187,8 @@ fn show(lines: &[String], in_place: bool) -> io::Result<bool> {
 const NAME_WIDTH: usize = 26;
 const COLUMN_WIDTH: usize = 9;
 
-/// The view's lines, no more and no longer than fit into rows and columns. `interval` is the report before
-/// and how long ago that was.
+/// Returns the lines of the view, clipped to the rows and columns of `size`. `interval` holds the
+/// previous report and its age.
 fn draw(report: &Report, interval: Option<(Duration, &Report)>, size: Option<(usize, usize)>) -> Vec<String> {
     let mut classes: Vec<&Class> = report.classes.iter().collect();
     classes.sort_by_key(|c| (Reverse(c.wait.total_ns), Reverse(c.hold.total_ns), c.name.as_str()));
@@ -253,7 +255,7 @@ fn row(class: &Class, name_width: usize, interval: Option<(Duration, &Report)>, 
     out
 }
 
-/// What came per second since the report before.
+/// Rates per second since the previous report.
 struct Rates {
     waits: u64,
     waited_ns: u64,
@@ -263,7 +265,7 @@ struct Rates {
 
 fn rates(class: &Class, before: &Report, elapsed: Duration) -> Rates {
     let earlier = before.classes.iter().find(|c| c.name == class.name && c.kind == class.kind);
-    // After a reset there may be less than before.
+    // After a reset a counter may be lower than before.
     let per_second = |figure: fn(&Class) -> u64| {
         let more = figure(class).checked_sub(earlier.map_or(0, figure)).unwrap_or(figure(class));
         (more as f64 / elapsed.as_secs_f64().max(1e-3)).round() as u64
@@ -276,7 +278,7 @@ fn rates(class: &Class, before: &Report, elapsed: Duration) -> Rates {
     }
 }
 
-/// Where the longest waited and for whom, below the class's row.
+/// Returns the line below a class's row: the first waiting and the first holding site of its report.
 fn sites(class: &Class) -> Option<String> {
     let waiter = class.waiters.first()?;
     let mut out = format!("    waits at {}:{}", waiter.file, waiter.line);
@@ -286,7 +288,7 @@ fn sites(class: &Class) -> Option<String> {
     Some(out)
 }
 
-/// `870 ns`, `12.3 µs`, `4.5 ms`, `61.2 s`.
+/// Formats a time: `870 ns`, `12.3 µs`, `4.5 ms`, `61.2 s`.
 fn time(ns: u64) -> String {
     match ns {
         0..1_000 => format!("{ns} ns"),
@@ -296,7 +298,7 @@ fn time(ns: u64) -> String {
     }
 }
 
-/// `999`, `12.3k`, `4.5M`.
+/// Formats a count: `9999`, `12.3k`, `4.5M`.
 fn count(n: u64) -> String {
     match n {
         0..10_000 => n.to_string(),
@@ -380,7 +382,7 @@ mod tests {
         }
     }
 
-    /// What this reads is what the locks write.
+    /// The reader understands the reports that the locks write.
     #[test]
     fn the_locks_own_report_is_understood() {
         static A: loligo_lockstat::Class = loligo_lockstat::Class::new("t.cli");

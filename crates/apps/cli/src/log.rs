@@ -1,4 +1,4 @@
-//! The log of this program, as the configuration wants it.
+//! The log of this program, as configured.
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -10,18 +10,18 @@ use tracing_subscriber::layer::SubscriberExt as _;
 
 use crate::failure::{Context, Failure};
 
-/// What a log file is called that is standard error.
+/// The name of a log file that stands for standard error.
 const STDERR: &str = "-";
 
-/// Set once a log runs: there is one at most.
+/// Set once a log is started; a process starts at most one.
 static STARTED: OnceLock<()> = OnceLock::new();
 
-/// The log that the monitors' configuration has asked for. It lasts as long as the program.
+/// The log that the monitors' configuration started. It lasts as long as the program.
 static FOLLOWED: OnceLock<Logger> = OnceLock::new();
 
-/// The log of a server: to the file that `log_file` names, else to `default_file`; to standard error, if
-/// `log_to_stderr` is set and no file is named. Errors also go to standard error, unless `err_to_stderr` is
-/// false.
+/// Starts the log of a server. It goes to the file that `log_file` names. Without one it goes to
+/// standard error if `log_to_stderr` is set, and to `default_file` otherwise. Errors also go to standard
+/// error unless `err_to_stderr` is false.
 pub(crate) fn of_server(conf: &Conf, default_file: PathBuf) -> Result<Logger, Failure> {
     Wanted::of(conf)?.set_levels(None)?;
     let to_stderr = switch(conf, "log_to_stderr", false)?.then_some(To::Stderr);
@@ -30,18 +30,19 @@ pub(crate) fn of_server(conf: &Conf, default_file: PathBuf) -> Result<Logger, Fa
     start(Config::new(sink).dump_on_crash(true).errors_to_stderr(also_stderr))
 }
 
-/// The log of any other command, as stock clients have it, if there shall be one.
+/// Starts the log of any other command, under the conditions of stock clients; returns `None` if there
+/// is none.
 pub(crate) fn of_client(conf: &Conf) -> Result<Option<Logger>, Failure> {
     let wanted = Wanted::of(conf)?;
     wanted.set_levels(None)?;
     wanted.config().map(start).transpose()
 }
 
-/// Follows a configuration that has grown by what the monitors say: levels change, and a log begins that
-/// nobody else has asked for. Then, in the background, what they say from then on, as stock clients do: levels
-/// change, and the log goes elsewhere. For who has connected, on its runtime.
+/// Applies the monitors' settings to the log of a connected client: sets the levels, and starts a log
+/// that only the monitors ask for. A background task on the client's runtime then follows later changes,
+/// as stock clients do: it changes levels and redirects the log.
 pub(crate) fn follow(conf: &Conf, rados: &Rados) -> Result<(), Failure> {
-    // Before the settings are read, so that none is missed.
+    // Subscribed before the settings are read, so that no change is missed.
     let settings = rados.watch_monitors_settings();
     let now = Wanted::of(&conf.clone().with_monitors(rados.monitors_settings()))?;
     now.set_levels(None)?;
@@ -58,14 +59,14 @@ async fn keep_following(conf: Conf, mut settings: MonitorsSettings, mut last: Wa
             last = now;
             Ok(())
         });
-        // Whoever made the change is told where the others are: the client goes on.
+        // An error in the new settings is printed, and the client continues.
         if let Err(failure) = changed {
             eprintln!("loligo: {failure}");
         }
     }
 }
 
-/// What a configuration says of a client's log.
+/// The log settings of a client's configuration.
 struct Wanted {
     /// The values of the options of [`Subsys::ALL`].
     levels: Vec<Option<(String, String)>>,
@@ -73,7 +74,7 @@ struct Wanted {
     also_stderr: bool,
 }
 
-/// Where a log goes.
+/// The destination of a log.
 #[derive(Clone, PartialEq, Eq)]
 enum To {
     Stderr,
@@ -90,11 +91,12 @@ impl To {
 }
 
 impl Wanted {
-    /// As stock clients have it: to the file that `log_file` names, else to standard error if a level is
-    /// configured or `log_to_stderr` is set, else nowhere.
+    /// Reads the settings with the rules of stock clients: the log goes to the file that `log_file`
+    /// names. Without one it goes to standard error if a level is configured or `log_to_stderr` is set,
+    /// and nowhere otherwise.
     fn of(conf: &Conf) -> Result<Self, Failure> {
         let said = |option: String| conf.text(&option).map(|value| (option, value));
-        // Of two names of a subsystem ours wins, the last.
+        // A subsystem has two option names; the last one, our own, wins.
         let levels: Vec<_> =
             Subsys::ALL.iter().map(|subsys| subsys.options().filter_map(said).last()).collect();
         let any_level = levels.iter().any(Option::is_some);
@@ -104,8 +106,8 @@ impl Wanted {
         Ok(Self { levels, to, also_stderr })
     }
 
-    /// Sets the levels that are configured; those that the last configuration set and this does not are what
-    /// they are by default. What both say stays: it may have been changed by hand since.
+    /// Sets the configured levels. Levels that `last` set and this configuration does not are reset to
+    /// their defaults. Levels that are equal in both stay: they may have been changed by hand since.
     fn set_levels(&self, last: Option<&Self>) -> Result<(), Failure> {
         for (at, subsys) in Subsys::ALL.iter().enumerate() {
             let before = last.and_then(|last| last.levels[at].as_ref());
@@ -125,7 +127,7 @@ impl Wanted {
         Some(Config::new(to.sink()).errors_to_stderr(self.also_stderr))
     }
 
-    /// Begins a log, if there shall be one and is none.
+    /// Starts the log, if one is configured and none is running.
     fn begin(&self) -> Result<(), Failure> {
         if STARTED.get().is_none()
             && let Some(config) = self.config()
@@ -135,7 +137,7 @@ impl Wanted {
         Ok(())
     }
 
-    /// Has the log go where it shall, if that is elsewhere than before.
+    /// Redirects the log, if its destination differs from the last one.
     fn go_from(&self, last: &Self) -> Result<(), Failure> {
         if self.to == last.to {
             return Ok(());
@@ -148,7 +150,7 @@ impl Wanted {
     }
 }
 
-/// Writes what a log that [`follow`] has begun still holds.
+/// Writes out the buffered records of a log that [`follow`] started.
 pub(crate) fn flush_followed() {
     if FOLLOWED.get().is_some() {
         loligo_logring::flush();
@@ -162,7 +164,8 @@ fn switch(conf: &Conf, option: &str, default: bool) -> Result<bool, Failure> {
 fn start(config: Config) -> Result<Logger, Failure> {
     let logger = loligo_logring::start(config).map_err(|e| Failure::new("start", e))?;
     let _ = STARTED.set(());
-    // What the libraries that we use have to say. Fails only if it has been set, which is as well.
+    // Records of the libraries that use `tracing`. This fails only if a subscriber is set already, which
+    // is no error.
     let _ = tracing::subscriber::set_global_default(tracing_subscriber::registry().with(RingLayer));
     Ok(logger)
 }

@@ -1,8 +1,8 @@
 //! `loligo`: objects in Ceph pools from the command line, and a Ceph-compatible server in one process.
 //!
-//! Glue only: each family of commands has a module, and all work is done in the libraries.
+//! The binary only dispatches: each family of commands has a module, and the libraries do the work.
 #![forbid(unsafe_code)]
-// `say!` does not panic where nobody reads.
+// `say!` does not panic when the reader of standard output is gone; `println!` does.
 #![warn(clippy::print_stdout)]
 
 #[macro_use]
@@ -65,7 +65,8 @@ use options::Options;
 use trace::Tracing;
 use words::CalledAs;
 
-/// Many small buffers are made by one thread and freed by another: what this allocator is for.
+/// Many small buffers are allocated by one thread and freed by another, which this allocator does
+/// cheaply.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -84,7 +85,8 @@ fn main() -> ExitCode {
 
 fn run() -> Result<(), Failure> {
     cores::forbid()?;
-    // Ceph's programs share options that may stand anywhere; what is left is ours.
+    // Ceph's programs share options that may appear anywhere on the command line; the remaining words
+    // are ours.
     let (mut words, bytes) = words::texts(std::env::args_os());
     if std::env::var_os("CEPH_ARGS").is_some_and(|args| args.to_str().is_none()) {
         return Err(Failure::new("CEPH_ARGS", "is not UTF-8; give names that are not on the command line"));
@@ -106,10 +108,11 @@ fn run() -> Result<(), Failure> {
     carry_out(&parsed(environment, (words, bytes), &root, called)?, builder)
 }
 
-/// Shared options that stock programs refuse where they mean nothing, or have not at all.
+/// Shared options that stock programs do not have, or refuse where they have no effect.
 const NOT_OF_STOCK: [&str; 4] = ["create", "object_locator", "snapid", "trace"];
 
-/// The command line with what `CEPH_ARGS` adds to it; where both name an option, the command line wins.
+/// Parses the command line together with the words of `CEPH_ARGS`. An option on the command line wins
+/// over the same option in `CEPH_ARGS`.
 fn parsed(
     environment: Vec<String>,
     (line, bytes): (Vec<String>, usize),
@@ -126,8 +129,8 @@ fn parsed(
     })?;
     let matches =
         command.clone().try_get_matches_from(words).unwrap_or_else(|wrong| misuse::end(&wrong, called));
-    // What stock programs take without a use for it is no mistake of theirs, nor what stands in CEPH_ARGS for
-    // all commands.
+    // Stock programs accept options that have no effect, so under their names such options are no error.
+    // Options in `CEPH_ARGS` are meant for all commands, so they are no error either.
     let by_stock = |id: &str| called != CalledAs::Loligo && !NOT_OF_STOCK.contains(&id);
     let is_let_pass = |id: &str| by_stock(id) || for_all.contains(id);
     groups::check(&command, &matches, is_let_pass)?;
@@ -135,7 +138,7 @@ fn parsed(
         .unwrap_or_else(|wrong| misuse::end(&wrong.format(&mut command), called)))
 }
 
-/// Hands each command to its family.
+/// Dispatches each command to its family.
 fn carry_out(cli: &Cli, builder: Builder) -> Result<(), Failure> {
     let options = &cli.options;
     let format = options.format;
@@ -175,7 +178,7 @@ fn carry_out(cli: &Cli, builder: Builder) -> Result<(), Failure> {
     }
 }
 
-/// Carries out a command of a client, which has a log, an admin socket and a trace if these are wanted.
+/// Runs a client command, with a log, an admin socket and a trace if they are configured.
 fn in_cluster(
     options: &Options,
     builder: Builder,

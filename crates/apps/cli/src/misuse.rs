@@ -1,12 +1,12 @@
-//! What is wrong with a command line, in one line.
+//! Reports errors in a command line in one line.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use crate::failure::Failure;
 use crate::words::CalledAs;
 
-/// Ends the program: shows the help that was asked for, or says what is wrong. As of stock programs the
-/// status is 1 then: 2 would say ENOENT.
+/// Ends the program: prints the requested help, or the error. The status of an error is 1, as for stock
+/// programs: 2 would mean ENOENT.
 pub(crate) fn end(wrong: &clap::Error, called: CalledAs) -> ! {
     let asks_for_words = wrong.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand;
     if wrong.use_stderr() && !asks_for_words {
@@ -16,18 +16,18 @@ pub(crate) fn end(wrong: &clap::Error, called: CalledAs) -> ! {
         let text = as_called(wrong.render().to_string(), called);
         if wrong.use_stderr() { eprint!("{text}") } else { say!("{text}") }
     } else {
-        // Nobody may be there to read it.
+        // The reader of the output may be gone: an error is ignored.
         let _ = wrong.print();
     }
     std::process::exit(i32::from(wrong.use_stderr()))
 }
 
-/// As `rbd` the program takes its command's words without that word before them.
+/// Under the name `rbd` the program takes the words of its `rbd` command without that word.
 fn as_called(text: String, called: CalledAs) -> String {
     if called == CalledAs::Rbd { text.replace("rbd rbd", "rbd") } else { text }
 }
 
-/// Commands of stock `rbd` that are not here.
+/// Commands of stock `rbd` that this program lacks.
 const ABSENT: [&str; 13] = [
     "bash-completion",
     "device",
@@ -44,7 +44,7 @@ const ABSENT: [&str; 13] = [
     "ggate",
 ];
 
-/// What is said of a command that only stock `rbd` has.
+/// Returns the error text for a command that only stock `rbd` has.
 fn absent(wrong: &clap::Error, called: CalledAs) -> Option<String> {
     let Some(ContextValue::String(command)) = wrong.get(ContextKind::InvalidSubcommand) else { return None };
     let is_known = ABSENT.contains(&command.as_str())
@@ -52,7 +52,7 @@ fn absent(wrong: &clap::Error, called: CalledAs) -> Option<String> {
     is_known.then(|| format!("'rbd {command}' is not supported here; stock rbd has it"))
 }
 
-/// The first paragraphs of clap's text, up to the usage, and where there is more to read.
+/// Returns the first paragraphs of clap's text, up to the usage, and a pointer to the help.
 fn one_line(text: &str) -> String {
     let (said, usage) = text.split_once("Usage:").unwrap_or((text, ""));
     let said = said.strip_prefix("error: ").unwrap_or(said);

@@ -1,4 +1,4 @@
-//! Names: any bytes, as RADOS has them; and how JSON shows those that are no text.
+//! Names, which are any bytes in RADOS, and their representation in JSON where they are not UTF-8.
 
 use std::io;
 
@@ -7,16 +7,16 @@ use serde::Serialize as _;
 use serde_json::Value;
 use serde_json::ser::{Formatter, Serializer};
 
-/// Begins what stands for a byte that is no text, within a value of JSON that is not printed yet: this
-/// character and the one of the byte's number. Twice it stands for itself.
+/// Escapes a byte that is not UTF-8 in a JSON value before it is printed: this character, then the
+/// character with the byte's number. The character itself is escaped by doubling it.
 const ESCAPE: char = '\u{10ffff}';
 
-/// Bytes as a value that [`line()`] prints so that they can be read back.
+/// Returns bytes as a value that [`line()`] prints in a reversible form.
 pub(crate) fn text(bytes: &[u8]) -> Value {
     Value::String(shown(bytes))
 }
 
-/// The same as a text, which [`as_bytes`] makes the bytes of again.
+/// Returns the same as a text, which [`as_bytes`] converts back.
 pub(crate) fn shown(bytes: &[u8]) -> String {
     let mut text = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -31,7 +31,7 @@ pub(crate) fn shown(bytes: &[u8]) -> String {
     text
 }
 
-/// The bytes that [`shown`] has made a text of.
+/// Returns the bytes that [`shown`] converted to a text.
 pub(crate) fn as_bytes(text: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut chars = text.chars();
@@ -45,8 +45,8 @@ pub(crate) fn as_bytes(text: &str) -> Vec<u8> {
     bytes
 }
 
-/// A value as JSON. A byte `NN` that belongs to no character is `\udcNN`, which no text has: Python's
-/// `surrogateescape` makes the bytes of it.
+/// Formats a value as JSON. A byte `NN` that is not UTF-8 becomes `\udcNN`, which no valid text
+/// contains: Python's `surrogateescape` converts it back.
 pub(crate) fn line(value: &Value) -> String {
     let mut shown = Vec::new();
     let mut serializer = Serializer::with_formatter(&mut shown, Escaping);
@@ -66,7 +66,7 @@ impl Formatter for Escaping {
                 Some(byte) if u32::from(byte) < 0x100 => {
                     write!(to, "\\udc{:02x}{}", u32::from(byte), chars.as_str())?;
                 }
-                // Twice: the character itself, and what stands behind it.
+                // A doubled escape character: write it once, with the text that follows it.
                 _ => {
                     let mut of_text = String::from(ESCAPE);
                     of_text.push_str(if part.is_empty() { parts.next().unwrap_or_default() } else { part });
@@ -91,7 +91,7 @@ mod tests {
             (b"\xff", r#""\udcff""#),
             (b"a\x80b\xc3", r#""a\udc80b\udcc3""#),
             ("ä日".as_bytes(), "\"ä日\""),
-            // The character that escapes is nothing special outside.
+            // Outside of a name the escape character has no special meaning.
             ("\u{10ffff}".as_bytes(), "\"\u{10ffff}\""),
             ("\u{10ffff}a\u{10ffff}\u{10ffff}b".as_bytes(), "\"\u{10ffff}a\u{10ffff}\u{10ffff}b\""),
             (b"\xf4\x8f\xbf\xbf\xff\"", "\"\u{10ffff}\\udcff\\\"\""),

@@ -16,7 +16,7 @@ use crate::stdio::{given_or_read, print_bytes, print_lines};
 use crate::transfer;
 use crate::values::size;
 
-/// What is done with an object and its attributes.
+/// Commands on an object and its attributes.
 #[derive(Subcommand)]
 pub(crate) enum ObjectCommand {
     /// Write a file as an object.

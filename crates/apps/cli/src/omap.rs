@@ -15,7 +15,7 @@ use crate::format::Format;
 use crate::name::{self, Name};
 use crate::stdio::{given_or_read, print_bytes, print_lines};
 
-/// What is done with an object's map.
+/// Commands on an object's map.
 #[derive(Subcommand)]
 pub(crate) enum OmapCommand {
     /// List the keys of an object's map.
@@ -114,7 +114,7 @@ async fn one(pool: &Pool, command: &OmapCommand) -> Result<(), Failure> {
     }
 }
 
-/// The key, of a file if there is one, and the word behind it.
+/// Returns the key, which is read from `file` if there is one, and the word after it.
 fn key_and<'a>(words: &'a [Name], file: Option<&Path>) -> Result<(Name, Option<&'a Name>), Failure> {
     match (words, file) {
         ([], Some(file)) => Ok((read(file)?.into(), None)),
@@ -169,7 +169,7 @@ async fn list_values(pool: &Pool, object: &Name) -> Result<(), Failure> {
     Ok(())
 }
 
-/// As it is, or as `rados` shows a key that has more than printable ASCII.
+/// Formats a key as it is, or as `rados` does if it has more than printable ASCII.
 fn key_line(key: &[u8]) -> Vec<u8> {
     match key.iter().all(|byte| (b' '..0x7f).contains(byte)) {
         true => [key, b"\n"].concat(),
@@ -181,7 +181,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Shows bytes as `rados` does, or writes them as they are to a file.
+/// Prints bytes in the form of `rados`, or writes them unchanged to a file.
 fn show(pool: &Pool, what: &str, bytes: &[u8], file: Option<&Path>) -> Result<(), Failure> {
     match file {
         Some(file) if file == Path::new("-") => print_bytes(bytes),
@@ -194,10 +194,11 @@ fn show(pool: &Pool, what: &str, bytes: &[u8], file: Option<&Path>) -> Result<()
     }
 }
 
-/// Bytes in a line.
+/// Bytes in a line of `dump`.
 const WIDTH: usize = 16;
 
-/// Sixteen bytes a line: offset, hexadecimal, text; the length in the last line. Repeated lines are a star.
+/// Formats sixteen bytes a line: offset, hexadecimal, text. The last line is the length. A star replaces
+/// repeated lines.
 pub(crate) fn dump(bytes: &[u8]) -> String {
     let mut shown = String::new();
     let mut before: Option<&[u8]> = None;

@@ -1,8 +1,10 @@
-//! `loligo ops`: what a running program has in flight, and what took long, as its admin socket tells it.
+//! `loligo ops`: shows a running program's operations in flight and its slowest ones, as its admin
+//! socket reports them.
 //!
-//! Clients are asked for `objecter_requests` and daemons for `dump_ops_in_flight` and
-//! `dump_historic_ops_by_duration`, in the JSON of Ceph's programs (`Objecter::dump_requests` of
-//! src/osdc/Objecter.cc; src/common/TrackedOp.cc), so that stock ones can be asked as well.
+//! Clients are sent `objecter_requests`, and daemons `dump_ops_in_flight` and
+//! `dump_historic_ops_by_duration`. The replies have the JSON of Ceph's programs
+//! (`Objecter::dump_requests` of src/osdc/Objecter.cc; src/common/TrackedOp.cc), so stock programs can
+//! be queried as well.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +17,7 @@ use crate::format::FormatName;
 use crate::in_flight::words_for;
 use crate::table;
 
-/// What to ask.
+/// The program to query.
 #[derive(clap::Args)]
 pub(crate) struct OpsOptions {
     /// The admin socket of a server or client.
@@ -23,7 +25,7 @@ pub(crate) struct OpsOptions {
 }
 
 const OF_CLIENTS: &str = "objecter_requests";
-/// OSDs and metadata servers, monitors.
+/// The command of OSDs and metadata servers, and that of monitors.
 const OF_SERVERS: [&str; 2] = ["dump_ops_in_flight", "ops"];
 const OF_LATE: [&str; 2] = ["dump_historic_ops_by_duration", "dump_historic_ops"];
 
@@ -37,7 +39,7 @@ pub(crate) fn run(options: &OpsOptions, format: FormatName) -> Result<(), Failur
     Ok(())
 }
 
-/// What a program tells of its operations.
+/// A program's report of its operations.
 enum Told {
     Client { in_flight: Vec<Value> },
     Server { in_flight: Vec<Value>, slowest: Vec<Value> },
@@ -55,7 +57,7 @@ impl Told {
         };
         let first =
             |commands: [&'static str; 2]| commands.into_iter().find(|command| !known[command].is_null());
-        // Daemons are clients of each other: what they do for others is asked for.
+        // Daemons are also clients of each other. The operations that they serve are the ones to show.
         if let Some(in_flight) = first(OF_SERVERS) {
             let slowest = first(OF_LATE).map_or(Ok(Vec::new()), &ops)?;
             return Ok(Self::Server { in_flight: ops(in_flight)?, slowest });
@@ -78,7 +80,7 @@ impl Told {
         }
     }
 
-    /// For people.
+    /// Formats the report for people.
     fn table(&self) -> String {
         match self {
             Self::Client { in_flight } => {
@@ -96,7 +98,7 @@ impl Told {
     }
 }
 
-/// Asks for JSON.
+/// Sends a command that replies in JSON.
 fn answer(socket: &Path, command: &str) -> Result<Value, Failure> {
     let what = || asking(socket, command);
     let text = ask(socket, &json!({ "prefix": command, "format": "json" }))?;
@@ -114,7 +116,7 @@ fn of_client(op: &Value) -> [String; 8] {
     let osd = op["osd"].as_i64().filter(|osd| *osd >= 0);
     let waits_for = match (op["waits_for"].as_str(), osd) {
         (Some(said), _) => said,
-        // What stock clients tell.
+        // Stock clients report these fields only.
         (None, _) if op["paused"].as_u64().is_some_and(|paused| paused != 0) => words_for(WaitsFor::Unpause),
         (None, None) => words_for(WaitsFor::Osd),
         (None, Some(_)) => words_for(WaitsFor::Answer),
@@ -145,7 +147,7 @@ fn of_server(op: &Value) -> [String; 5] {
     ]
 }
 
-/// On a terminal nothing happens that an object's name says.
+/// Control characters are escaped, so that an object's name cannot act on the terminal.
 fn text(value: &Value) -> String {
     match value {
         Value::Null => "-".to_owned(),
@@ -158,12 +160,12 @@ fn text(value: &Value) -> String {
 }
 
 fn milliseconds(seconds: &Value) -> String {
-    // Stock programs of some releases write numbers as text.
+    // Some releases of stock programs write numbers as text.
     let parsed = seconds.as_f64().or_else(|| seconds.as_str()?.parse().ok());
     parsed.map_or_else(|| "-".to_owned(), |seconds| format!("{:.1}", seconds * 1e3))
 }
 
-/// How many there are, and a line for each.
+/// Formats the number of operations and a line for each.
 fn section<const N: usize>(
     title: &str,
     ops: &[Value],

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use crate::format::FormatName;
 use crate::name::Name;
 
-/// What may stand before a command's name or behind it. `groups.rs` says which command takes which.
+/// Options that may appear before or after a command's name. `groups.rs` lists which command accepts
+/// which.
 #[derive(clap::Args, Default)]
 pub(crate) struct Options {
     /// The pool; `serve` makes it, and takes several.

@@ -1,4 +1,4 @@
-//! Values for programs: as JSON, or as XML in the form that Ceph's programs give it.
+//! Output for programs: JSON, or XML in the form of Ceph's programs.
 
 use loligo_mon::output::json::Node;
 use loligo_mon::output::xml::{self, Names};
@@ -7,8 +7,8 @@ use serde_json::Value;
 use crate::format::Format;
 use crate::name;
 
-/// Names of arrays' items in XML where they differ from what a monitor's answers have, by the array's name,
-/// as `rbd` and `rados` of 16.2.15 write them.
+/// Element names of arrays' items in XML, by the array's name, where they differ from those of a
+/// monitor's replies; as `rbd` and `rados` of 16.2.15 write them.
 const ITEMS: &[(&str, &str)] = &[
     ("clones", "clone"),
     ("features", "feature"),
@@ -25,7 +25,8 @@ const ITEMS: &[(&str, &str)] = &[
 ];
 
 impl Format {
-    /// Prints a value. In XML, `root` is what is outermost, and `item` each item if that is an array.
+    /// Prints a value. In XML, `root` names the outermost element, and `item` each item if the value is
+    /// an array.
     pub(crate) fn print(self, root: &str, item: &'static str, value: &Value) {
         match self {
             Self::XmlPretty => crate::say::say_bytes(&self.text(root, item, value)),
@@ -33,7 +34,7 @@ impl Format {
         }
     }
 
-    /// The same as text, without the end of the line.
+    /// Returns the same as text, without the final line feed.
     pub(crate) fn text(self, root: &str, item: &'static str, value: &Value) -> Vec<u8> {
         match self {
             Self::Plain | Self::Json => name::line(value).into_bytes(),
@@ -47,7 +48,7 @@ impl Format {
     }
 }
 
-/// Where images are listed with their snapshots, these have a name of their own.
+/// Names the items of a list of images: a snapshot in it has an element name of its own.
 fn listed(item: &str, value: &Value) -> Node {
     match value {
         Value::Array(items) if item == "image" => {

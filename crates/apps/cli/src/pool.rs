@@ -15,7 +15,7 @@ use crate::name;
 use crate::say::Stdout;
 use crate::words::CalledAs;
 
-/// What is done with pools.
+/// Commands on pools.
 #[derive(Subcommand)]
 pub(crate) enum PoolCommand {
     /// List the pools.
@@ -52,7 +52,7 @@ pub(crate) enum PoolCommand {
         /// The file; - or none is standard output.
         file: Option<PathBuf>,
     },
-    /// Read what `export` wrote into the pool.
+    /// Read a file that `export` wrote into the pool.
     Import {
         /// The file; - is standard input.
         file: PathBuf,
@@ -107,7 +107,7 @@ async fn lspools(client: Client) -> Result<(), Failure> {
 
 async fn ls(client: Client, all: bool) -> Result<(), Failure> {
     let pool = client.pool().await?;
-    // A line for each, as they come; one value where stock `rados` has one.
+    // Plain output has a line for each object as it is listed. Stock `rados` prints JSON as one value.
     let is_listed = match pool.format {
         Format::Plain => false,
         Format::Json => CalledAs::now() == CalledAs::Rados,
@@ -163,7 +163,7 @@ async fn ls(client: Client, all: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Removals under way.
+/// Maximum number of concurrent removals.
 const REMOVALS: usize = 64;
 
 async fn purge(client: Client, name: &str, sure: bool) -> Result<(), Failure> {
@@ -203,7 +203,7 @@ async fn copy(client: Client, from: &str, to: &str, sure: bool) -> Result<(), Fa
     let rados = client.cluster().await?;
     let ioctx = rados.ioctx(from).await.context(|| format!("open pool {from}"))?;
     let destination = rados.ioctx(to).await.context(|| format!("open pool {to}"))?;
-    // As `rados cppool` does it.
+    // `rados cppool` has the same check.
     if !sure && ioctx.has_managed_snapshots() {
         let warning = "the pool has snapshots of its clients' own, as those of images are, and the copy would lack them; \
                        say --yes-i-really-mean-it if that is meant";

@@ -1,19 +1,21 @@
-//! What commands print. `println!` panics where nobody reads any more (`loligo ls | head`), as Rust's
-//! programs are not ended by SIGPIPE: connections need it to be ignored.
+//! Prints the output of commands.
+//!
+//! `println!` panics when the reader is gone (`loligo ls | head`), since Rust's programs ignore SIGPIPE;
+//! connections need that.
 
 use std::fmt::Arguments;
 use std::io::{self, ErrorKind, Write as _};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// What a shell shows of a program that SIGPIPE has ended (128 and the signal's number).
+/// The status that a shell shows for a program ended by SIGPIPE: 128 and the signal's number.
 const PIPE_CLOSED: i32 = 141;
 
-/// Whether a write to the standard output has failed as its reader has gone. Relaxed: only the thread that
+/// Set when a write to standard output failed because its reader was gone. Relaxed: only the thread that
 /// ends the program reads it.
 static READER_GONE: AtomicBool = AtomicBool::new(false);
 
-/// Prints on the standard output; ends the program if that cannot be: quietly if the reader has gone, as
-/// other programs end then.
+/// Prints on standard output. A failed write ends the program; if the reader is gone, without a message,
+/// as other programs end then.
 pub(crate) fn say(text: Arguments<'_>) {
     if let Err(e) = Stdout.write_fmt(text) {
         end(&e);
@@ -28,15 +30,15 @@ fn end(why: &io::Error) -> ! {
     std::process::exit(status);
 }
 
-/// The same for bytes.
+/// Prints bytes, with the errors of `say`.
 pub(crate) fn say_bytes(bytes: &[u8]) {
     if let Err(e) = Stdout.write_all(bytes) {
         end(&e);
     }
 }
 
-/// The standard output, for bytes. A command that fails at it ends as [`end_of_reader`] says, when it has
-/// given up its locks.
+/// Standard output as a writer. A command whose write fails releases its locks, and the program then
+/// ends as [`end_of_reader`] describes.
 pub(crate) struct Stdout;
 
 impl io::Write for Stdout {
@@ -55,25 +57,24 @@ fn noted<T>(written: io::Result<T>) -> io::Result<T> {
     written
 }
 
-/// The status of a program that fails because nobody reads its output any more: there is nothing to say then.
+/// Returns the exit status if the output's reader is gone; no error message is printed then.
 pub(crate) fn end_of_reader() -> Option<i32> {
     READER_GONE.load(Ordering::Relaxed).then_some(PIPE_CLOSED)
 }
 
-/// `print!`, but see [`fn@say`].
+/// Prints like `print!`, but see [`fn@say`].
 macro_rules! say {
     ($($text:tt)*) => { $crate::say::say(format_args!($($text)*)) };
 }
 
-/// The same for a line that has names in it as [`crate::name::shown`] writes them: they are printed as their
-/// bytes.
+/// Prints a line with names in the form of [`crate::name::shown`]. The names are printed as their bytes.
 pub(crate) fn say_line(line: &str) {
     let mut bytes = crate::name::as_bytes(line);
     bytes.push(b'\n');
     say_bytes(&bytes);
 }
 
-/// `println!`, but see [`fn@say`].
+/// Prints like `println!`, but see [`fn@say`].
 macro_rules! sayln {
     () => { $crate::say::say(format_args!("\n")) };
     ($($text:tt)*) => { $crate::say::say(format_args!("{}\n", format_args!($($text)*))) };

@@ -1,4 +1,4 @@
-//! `loligo serve`: the server until it is told to stop.
+//! `loligo serve`: runs the server until it is told to stop.
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
@@ -16,14 +16,14 @@ use crate::failure::{Context, Failure};
 use crate::log;
 use crate::values::size;
 
-/// What a server is like.
+/// The server's settings.
 #[derive(clap::Args)]
 pub(crate) struct Serve {
     /// Where the cluster's id, keys, pools and settings are kept, and ceph.conf and keyring for clients are
     /// written.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: PathBuf,
-    /// What keeps the objects.
+    /// The store that keeps the objects.
     #[arg(long, value_enum, default_value_t = Store::Disk)]
     pub(crate) store: Store,
     /// Where the monitor listens; port 0 takes a free one.
@@ -52,7 +52,7 @@ pub(crate) struct Serve {
     pub(crate) workers: Option<usize>,
 }
 
-/// What keeps objects.
+/// Stores for objects.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Store {
     /// On disk, in the same directory.
@@ -61,7 +61,7 @@ pub(crate) enum Store {
     Memory,
 }
 
-/// How clients are known.
+/// Authentication methods.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum AuthMethod {
     /// By a key.
@@ -90,7 +90,7 @@ pub(crate) fn run(options: &Serve, pools: &[String], conf: &ConfBuilder) -> Resu
     let configuration = || "configuration".to_owned();
     let conf = load(conf).context(configuration)?;
     client::prepare(&conf)?;
-    // Before the log is opened there.
+    // Created before the log is opened in it.
     prepare_dir(data).context(|| format!("serve {}", data.display()))?;
     let _log = log::of_server(&conf, data.join("loligo.log"))?;
     let mut builder = match options.store {
@@ -124,7 +124,8 @@ pub(crate) fn run(options: &Serve, pools: &[String], conf: &ConfBuilder) -> Resu
     if let Some(workers) = options.workers {
         builder = builder.threads(workers);
     }
-    // Whoever reads that the server is ready may end it: from here on a signal waits until it is.
+    // A program that reads the `ready` line may send a signal at once. From here on signals are queued
+    // until they are read.
     let runtime = client::runtime(1)?;
     let signals = runtime.block_on(async { Signals::new() }).context(|| "signals".to_owned())?;
     let server = builder.start().context(|| format!("serve {}", options.data.display()))?;
@@ -144,10 +145,10 @@ pub(crate) fn run(options: &Serve, pools: &[String], conf: &ConfBuilder) -> Resu
     })
 }
 
-/// The configuration, which says where the log goes and what is compressed.
+/// Loads the configuration, which says where the log goes and which data is compressed.
 fn load(conf: &ConfBuilder) -> Result<Conf, ConfError> {
     match conf.load() {
-        // Clients' CEPH_CONF may name the file that we are about to write.
+        // CEPH_CONF may name the file that the server is about to write.
         Err(ConfError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {
             let mut no_file = vec!["--no-config-file".to_owned()];
             conf.clone().args(&mut no_file).and_then(|conf| conf.load())
@@ -156,8 +157,8 @@ fn load(conf: &ConfBuilder) -> Result<Conf, ConfError> {
     }
 }
 
-/// The signals that end a server, and the one that has its log opened anew. They are heard from the moment
-/// when this is made.
+/// The signals that end a server, and SIGHUP, which reopens its log. Signals are queued from the moment
+/// this is created.
 pub(crate) struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -165,7 +166,7 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Within a runtime.
+    /// Creates the listeners; must be called within a runtime.
     pub(crate) fn new() -> std::io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -174,7 +175,7 @@ impl Signals {
         })
     }
 
-    /// Waits for SIGTERM or SIGINT; opens the log anew at each SIGHUP.
+    /// Waits for SIGTERM or SIGINT. Each SIGHUP reopens the log.
     pub(crate) async fn follow(mut self) {
         loop {
             tokio::select! {

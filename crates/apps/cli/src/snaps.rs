@@ -11,7 +11,7 @@ use crate::format::Format;
 use crate::name::{self, Name};
 use crate::stdio::print_bytes;
 
-/// What is done with snapshots of a pool.
+/// Commands on snapshots of a pool.
 #[derive(Subcommand)]
 pub(crate) enum SnapCommand {
     /// List the pool's snapshots.
@@ -52,7 +52,7 @@ async fn one(pool: &Pool, command: &SnapCommand) -> Result<(), Failure> {
     }
 }
 
-/// Tells people what was done.
+/// Prints a message in the plain format only.
 fn say(pool: &Pool, what: &str) -> Result<(), Failure> {
     if pool.format == Format::Plain {
         sayln!("{what}");
@@ -60,7 +60,7 @@ fn say(pool: &Pool, what: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Number, name and time.
+/// Returns a snapshot's number, name and time.
 fn shown(snap: &PoolSnapshot) -> (u64, &[u8], String) {
     (snap.id.0, &snap.name, UTime::from_system(snap.made).to_string())
 }
@@ -70,7 +70,7 @@ fn list(pool: &Pool) -> Result<(), Failure> {
     match pool.format {
         Format::Plain => {
             for (id, name, made) in snaps.iter().map(shown) {
-                // To the second, as `rados` does.
+                // In whole seconds, as `rados` prints it.
                 let made = made.split('.').next().unwrap_or_default().replace('-', ".").replace('T', " ");
                 let (begin, end) = (format!("{id}\t"), format!("\t{made}\n"));
                 print_bytes(&[begin.as_bytes(), name, end.as_bytes()].concat())?;

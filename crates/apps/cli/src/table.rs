@@ -2,9 +2,9 @@
 
 use crate::name;
 
-/// The lines of a table, titles first, two blanks between its columns; which are right-aligned is said,
-/// titles never are. Names in it are as [`name::shown`] writes them; like stock programs it takes each byte
-/// for as wide as a letter.
+/// Formats a table: titles first, two spaces between columns. `right` selects the columns that are
+/// right-aligned; titles are always left-aligned. Names are in the form of [`name::shown`]. Like stock
+/// programs, it counts each byte as one column.
 pub(crate) fn lines<const N: usize>(right: [bool; N], rows: &[[String; N]]) -> Vec<String> {
     let width = |cell: &String| name::as_bytes(cell).len();
     let widths: [usize; N] =

@@ -1,4 +1,4 @@
-//! `--trace FILE`: the timelines of a command's operations.
+//! `--trace FILE`: records the timelines of a command's operations.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use loligo_rados::{Builder, Trace};
 
 use crate::failure::{Context, Failure};
 
-/// A file that a command's timelines go to, if one was asked for.
+/// The trace file of a command; empty without `--trace`.
 pub(crate) struct Tracing(Option<(Trace, PathBuf)>);
 
 impl Tracing {
@@ -25,7 +25,7 @@ impl Tracing {
         }
     }
 
-    /// Closes the file, also after a command that failed, and says what it holds.
+    /// Closes the file, also after a failed command, and prints a summary.
     pub(crate) fn finish(self) -> Result<(), Failure> {
         let Some((trace, file)) = self.0 else { return Ok(()) };
         let file = file.display();

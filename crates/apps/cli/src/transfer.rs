@@ -1,4 +1,5 @@
-//! Files into objects and back. Several pieces are under way at once, in the file's order.
+//! Writes files to objects and reads them back. Several pieces are in flight at once, in the file's
+//! order.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -13,12 +14,13 @@ use crate::failure::{Context, Failure};
 use crate::name::Name;
 use crate::say::Stdout;
 
-/// Bytes of one operation, as `rados put` sends; a little more where the pool wants whole stripes.
+/// Bytes of one operation, as `rados put` sends; rounded up to whole stripes where the pool requires
+/// them.
 const PIECE_BYTES: usize = 4 << 20;
-/// Operations under way.
+/// Maximum number of operations in flight.
 const PIECES_MAX: usize = 8;
 
-/// Writes a file as an object, or over a part of one.
+/// Writes a file as an object, or into a part of one.
 pub(crate) async fn put(pool: &Pool, object: &Name, file: &Path, offset: Option<u64>) -> Result<(), Failure> {
     let what = || pool.names("put", object);
     let (mut source, len) = open(file)?;
@@ -32,7 +34,7 @@ pub(crate) async fn put(pool: &Pool, object: &Name, file: &Path, offset: Option<
             break;
         }
         let (start, len) = (at, piece.len() as u64);
-        // The first piece cuts the object to its length, unless only a part is to be written.
+        // Writing the first piece truncates the object, unless only a part is written.
         let whole = first && offset.is_none();
         under_way.push_back(async move {
             let io = &pool.ioctx;
@@ -55,8 +57,8 @@ pub(crate) async fn put(pool: &Pool, object: &Name, file: &Path, offset: Option<
     Ok(())
 }
 
-/// Writes a file at the end of an object. One piece after the other: each lands where the one before it
-/// ended.
+/// Appends a file to an object. The pieces are written one after the other, so that each follows the one
+/// before.
 pub(crate) async fn append(pool: &Pool, object: &Name, file: &Path) -> Result<(), Failure> {
     let (mut source, len) = open(file)?;
     let (bar, piece_bytes) = (progress(len), piece_bytes(pool));
@@ -73,7 +75,7 @@ pub(crate) async fn append(pool: &Pool, object: &Name, file: &Path) -> Result<()
         bar.inc(len);
     }
     if appended == 0 {
-        // As `rados append` does it: an object that there is not yet is made.
+        // `rados append` also creates an object that does not exist.
         pool.ioctx.append(object.as_bytes(), Bytes::new()).await.context(what)?;
     }
     bar.finish_and_clear();
@@ -128,14 +130,14 @@ fn open(file: &Path) -> Result<(Box<dyn Read>, Option<u64>), Failure> {
     Ok((Box::new(opened), len))
 }
 
-/// Bytes of a piece: whole stripes, where writes behind others must begin at one.
+/// Returns the bytes of a piece: whole stripes, if the pool requires writes to begin at a stripe.
 fn piece_bytes(pool: &Pool) -> u64 {
-    // A piece is held in memory; no pool has stripes that are longer than this.
+    // A piece is held in memory; no pool has stripes longer than this.
     let stripe_bytes = pool.ioctx.required_alignment().filter(|bytes| *bytes <= 64 << 20).unwrap_or(1);
     (PIECE_BYTES as u64).next_multiple_of(stripe_bytes)
 }
 
-/// The next piece; shorter only at the end, empty behind it.
+/// Reads the next piece. It is shorter only at the end of the file, and empty after it.
 fn read_piece(source: &mut dyn Read, file: &Path, piece_bytes: u64) -> Result<Bytes, Failure> {
     let mut piece = Vec::new();
     let read = source.take(piece_bytes).read_to_end(&mut piece);
@@ -143,7 +145,7 @@ fn read_piece(source: &mut dyn Read, file: &Path, piece_bytes: u64) -> Result<By
     Ok(piece.into())
 }
 
-/// A bar on a terminal; nothing elsewhere, and nothing for what takes no time.
+/// Creates a progress bar, which is drawn on a terminal only. It is hidden for files that take no time.
 fn progress(len: Option<u64>) -> ProgressBar {
     match len {
         Some(len) if len <= 4 * PIECE_BYTES as u64 => ProgressBar::hidden(),

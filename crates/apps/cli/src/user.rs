@@ -1,12 +1,11 @@
-//! The user and group that the configuration wants the program to be (`setuser`, `setgroup`), as of stock
-//! programs.
+//! Switches to the user and group that `setuser` and `setgroup` name, as stock programs do.
 
 use loligo_conf::Conf;
 use nix::unistd::{Gid, Group, Uid, User, setgid, setgroups, setuid};
 
 use crate::failure::{Context, Failure};
 
-/// Becomes the configured user and group. Only root can: for others it is a warning.
+/// Switches to the configured user and group. Without root privileges it only prints a warning.
 pub(crate) fn become_configured(conf: &Conf) -> Result<(), Failure> {
     let set = |option: &str| conf.text(option).filter(|name| !name.is_empty());
     let (user, group) = (set("setuser"), set("setgroup"));
@@ -26,7 +25,7 @@ pub(crate) fn become_configured(conf: &Conf) -> Result<(), Failure> {
         Some(name) => Some(group_of(&name)?),
         None => user.as_ref().and_then(|user| user.group),
     };
-    // The groups of root would stay otherwise, and the group cannot be changed once the user is.
+    // Otherwise the process would keep root's groups. The groups must be changed before the user.
     let failed = |what: &'static str| move || what.to_owned();
     setgroups(group.as_slice()).context(failed("give up the groups of root"))?;
     group.map_or(Ok(()), setgid).context(failed("--setgroup"))?;
@@ -35,11 +34,11 @@ pub(crate) fn become_configured(conf: &Conf) -> Result<(), Failure> {
 
 struct Wanted {
     id: Uid,
-    /// Of a user whom the system knows.
+    /// The user's group, if the system knows the user.
     group: Option<Gid>,
 }
 
-/// A user by name; a number need not be known to the system.
+/// Finds a user by name or number. A number need not be known to the system.
 fn user_of(name: &str) -> Result<Wanted, Failure> {
     let what = || format!("--setuser {name}");
     if let Some(id) = name.parse().ok().filter(|id| *id != 0) {

@@ -1,6 +1,6 @@
 //! Values of options.
 
-/// A number of bytes: `4096`, `4K`, `16M`, `1G`.
+/// Parses a number of bytes: `4096`, `4K`, `16M`, `1G`.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let upper = text.to_ascii_uppercase();
     let unit_at = upper.find(|c: char| !c.is_ascii_digit()).unwrap_or(upper.len());

@@ -1,4 +1,4 @@
-//! Tells what commands wait for, when that takes long: on a terminal, else in the log.
+//! Reports long waits of commands: on a terminal, otherwise in the log.
 
 use std::io::{self, IsTerminal as _};
 use std::time::Duration;
@@ -7,12 +7,12 @@ use loligo_rados::{Wait, Waits};
 
 use crate::failure::one_line;
 
-/// What has waited so long is told; again when it has waited twice as long, and so on.
+/// The age at which a wait is first reported. It is reported again each time its age has doubled.
 const FIRST: Duration = Duration::from_secs(5);
-/// How often it is looked.
+/// Interval between checks.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Tells it as long as the runtime lives that this is called on.
+/// Reports waits until the current runtime ends.
 pub(crate) fn tell(waits: Waits) {
     tokio::spawn(async move {
         let mut teller = Teller::default();
@@ -35,18 +35,18 @@ fn say(line: &str) {
     }
 }
 
-/// Remembers what was told.
+/// Remembers the reported waits.
 #[derive(Default)]
 struct Teller(Vec<Told>);
 
 struct Told {
     wait: Wait,
-    /// When a wait is so old, its kind is told again.
+    /// The age at which waits of this kind are reported again.
     next: Duration,
 }
 
 impl Teller {
-    /// Of what waits now, what is to be told; what is not there any more is forgotten.
+    /// Returns the waits that must be reported now, and forgets those that have ended.
     fn due(&mut self, waits: Vec<Wait>) -> Vec<Wait> {
         self.0.retain(|told| waits.iter().any(|wait| wait.is_like(&told.wait)));
         waits.into_iter().filter(|wait| self.is_due(wait)).collect()
@@ -70,7 +70,7 @@ impl Teller {
     }
 }
 
-/// The first of 5, 10, 20, … seconds that lies behind this age.
+/// Returns the first of 5, 10, 20, … seconds that is greater than this age.
 fn next(age: Duration) -> Duration {
     let mut next = FIRST;
     while next <= age {

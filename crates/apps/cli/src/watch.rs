@@ -1,4 +1,4 @@
-//! `watch`, `notify`, `listwatchers`, in the words of `rados`.
+//! `watch`, `notify` and `listwatchers`, as in `rados`.
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -22,13 +22,13 @@ pub(crate) enum WatchCommand {
     /// Watch an object, which must exist: show what is notified on it, and answer with the same, until a line
     /// is entered.
     Watch { object: Name },
-    /// Notify those who watch an object, and show what they answer.
+    /// Notify the watchers of an object, and show their replies.
     Notify { object: Name, message: Name },
-    /// List who watches an object.
+    /// List an object's watchers.
     Listwatchers { object: Name },
 }
 
-/// As `rados notify`.
+/// The timeout of `rados notify`.
 const NOTIFY_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(client: Client, command: &WatchCommand) -> Result<(), Failure> {
@@ -39,7 +39,7 @@ pub(crate) fn run(client: Client, command: &WatchCommand) -> Result<(), Failure>
     })
 }
 
-/// Shows what is notified, and answers with the same, until a line or the end of standard input.
+/// Prints notifications and replies with the same payload, until a line or the end of standard input.
 async fn watch(pool: &Pool, object: &Name) -> Result<(), Failure> {
     let what = || pool.names("watch", object);
     let mut watch = pool.ioctx.watch(object.as_bytes(), Duration::ZERO).await.context(what)?;
@@ -75,8 +75,8 @@ async fn watch(pool: &Pool, object: &Name) -> Result<(), Failure> {
     }
 }
 
-/// A line or the end of standard input. On a thread of its own, since nothing else stops a read of a
-/// terminal.
+/// Waits for a line or the end of standard input. It runs on its own thread, since a read of a terminal
+/// cannot be cancelled.
 fn enter() -> oneshot::Receiver<()> {
     let (sender, receiver) = oneshot::channel();
     std::thread::spawn(move || {
@@ -87,7 +87,7 @@ fn enter() -> oneshot::Receiver<()> {
     receiver
 }
 
-/// Notifies, and shows who answered.
+/// Sends a notification, and prints the watchers that replied.
 async fn notify(pool: &Pool, object: &Name, message: &Name) -> Result<(), Failure> {
     let what = || pool.names("notify", object);
     let mut payload = Writer::new();

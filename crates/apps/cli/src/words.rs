@@ -1,4 +1,5 @@
-//! Our options and words in `CEPH_ARGS`: they are read among the command line's, which come later and so win.
+//! Merges the options and words in `CEPH_ARGS` with those of the command line. The latter come later,
+//! and so win.
 
 use std::collections::HashSet;
 use std::ffi::OsString;
@@ -9,11 +10,11 @@ use loligo_conf as conf;
 
 use crate::rbd;
 
-/// The words that the program reads: those of `CEPH_ARGS` that are left when the options of the configuration
-/// are taken out, and the command line's, program first.
+/// Returns the words that the program parses, program first: the command line's, and those of
+/// `CEPH_ARGS` that are not options of the configuration.
 ///
-/// As with stock programs, words of `CEPH_ARGS` come first, those after its `--` last. Options that only the
-/// command has are put behind its name.
+/// As with stock programs, words of `CEPH_ARGS` come first, and those after its `--` last. Options that
+/// only the command has are placed after its name.
 pub(crate) fn joined(mut environment: Vec<String>, mut line: Vec<String>, root: &Command) -> Vec<String> {
     if environment.is_empty() {
         return line;
@@ -31,18 +32,18 @@ pub(crate) fn joined(mut environment: Vec<String>, mut line: Vec<String>, root: 
     line
 }
 
-/// The commands of Ceph that this program is when it is called so.
+/// The program's behaviour, selected by the name that it is called by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum CalledAs {
     Loligo,
-    /// Our commands are named as those of `rados`; it takes all its options with each of them.
+    /// The commands have the names of `rados`' commands. Each accepts all options of `rados`.
     Rados,
-    /// The commands behind `rbd`.
+    /// The commands below `loligo rbd`.
     Rbd,
 }
 
 impl CalledAs {
-    /// What messages call the program.
+    /// Returns the program's name in messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Loligo => "loligo",
@@ -51,13 +52,13 @@ impl CalledAs {
         }
     }
 
-    /// Of this process.
+    /// Returns the name that this process was called by.
     pub(crate) fn now() -> Self {
         let program = std::env::args_os().next().unwrap_or_default();
         Self::of(&program.to_string_lossy())
     }
 
-    /// By the name of the program's file.
+    /// Derives it from the name of the program's file.
     pub(crate) fn of(program: &str) -> Self {
         match program.rsplit('/').next() {
             Some("rados") => Self::Rados,
@@ -67,8 +68,9 @@ impl CalledAs {
     }
 }
 
-/// The words in the order in which they are read: options of a command that stand before its name come behind
-/// it, and names of images that are options are put where the command expects them.
+/// Returns the words in the order in which they are parsed. A command's options that precede its name
+/// are moved after it, and names of images that are given as options are placed where the command
+/// expects them.
 pub(crate) fn arranged(line: Vec<String>, root: &Command, called: CalledAs) -> Result<Vec<String>, String> {
     let line = if called == CalledAs::Rados { striped(line, root) } else { line };
     let mut words = line.into_iter();
@@ -113,7 +115,7 @@ pub(crate) fn arranged(line: Vec<String>, root: &Command, called: CalledAs) -> R
     Ok(front)
 }
 
-/// Takes `-s` out of the words, with its value.
+/// Removes `-s` and its value from the words, and returns them.
 fn without_snap(words: &mut Vec<String>) -> Vec<String> {
     let (mut left, mut taken) = (Vec::new(), Vec::new());
     let mut all = words.drain(..);
@@ -129,21 +131,21 @@ fn without_snap(words: &mut Vec<String>) -> Vec<String> {
     taken
 }
 
-/// Whether a word is an option of a command, or of one below it.
+/// Returns `true` if a word is an option of a command, or of one below it.
 fn is_below(word: &str, command: &Command) -> bool {
     option_of(word, &[command]).is_some() || command.get_subcommands().any(|below| is_below(word, below))
 }
 
-/// The same of an option whose value is the next word.
+/// Returns `true` if a word is such an option, and its value is the next word.
 fn takes_next_below(word: &str, command: &Command) -> bool {
     takes_next_word(word, &[command]) || command.get_subcommands().any(|below| takes_next_below(word, below))
 }
 
-/// Commands that `rados --striper` has; here they are those of `file`.
+/// Commands of `rados --striper`; here they are commands of `file`.
 const STRIPED: [&str; 10] =
     ["append", "get", "getxattr", "listxattr", "put", "rm", "rmxattr", "setxattr", "stat", "truncate"];
 
-/// With `file` before the command's name where `--striper` stands anywhere before a `--`.
+/// Inserts `file` before the command's name if `--striper` precedes any `--`.
 fn striped(mut line: Vec<String>, root: &Command) -> Vec<String> {
     let end = line.iter().position(|word| word == "--").unwrap_or(line.len());
     let Some(at) = line[..end].iter().position(|word| word == "--striper") else { return line };
@@ -155,11 +157,11 @@ fn striped(mut line: Vec<String>, root: &Command) -> Vec<String> {
     line
 }
 
-/// Commands whose words `rados` counts; others take no notice of words too many.
+/// Commands for which `rados` checks the number of words; the others ignore extra words.
 const COUNTED: [&str; 5] = ["getomapval", "ls", "setomapval", "setxattr", "setomapheader"];
 
-/// The words behind a command's name as `rados` takes them: options of its other commands say nothing, but
-/// must be right; an unknown option is a word; words too many are left out.
+/// Returns the words after a command's name as `rados` reads them. Options of its other commands are
+/// checked and ignored, an unknown option is a word, and extra words are dropped.
 fn as_rados(words: Vec<String>, root: &Command, commands: &[&Command]) -> Result<Vec<String>, String> {
     let words = without_others_options(words, root, commands)?;
     let last = commands[commands.len() - 1];
@@ -189,12 +191,12 @@ fn as_rados(words: Vec<String>, root: &Command, commands: &[&Command]) -> Result
     Ok(options)
 }
 
-/// Whether a word is an option of a command, or asks for help.
+/// Returns `true` if a word is an option of a command, or asks for help.
 fn is_ours(word: &str, commands: &[&Command]) -> bool {
     ["-h", "--help"].contains(&word) || option_of(word, commands).is_some()
 }
 
-/// Commands of which `rados` has none, so that it does not have their options either.
+/// Commands that `rados` does not have; their options are not options of `rados` either.
 const NOT_OF_RADOS: [&str; 13] = [
     "completions",
     "config",
@@ -211,7 +213,7 @@ const NOT_OF_RADOS: [&str; 13] = [
     "trace",
 ];
 
-/// Options whose values are bytes to `rados`, with a unit in capital letters if any.
+/// Options whose values `rados` reads as bytes, with an optional unit in capital letters.
 const BYTES: [&str; 9] = [
     "--block-size",
     "--max-backlog",
@@ -224,8 +226,7 @@ const BYTES: [&str; 9] = [
     "--target-throughput",
 ];
 
-/// What is left when options of other commands are taken out, as `rados` does, which looks at their values
-/// all the same.
+/// Removes the options of other commands. Their values are checked all the same, as `rados` does.
 fn without_others_options(
     words: Vec<String>,
     root: &Command,
@@ -253,7 +254,7 @@ fn without_others_options(
     Ok(left)
 }
 
-/// A command of `rados` that has an option.
+/// Finds a command of `rados` that has an option.
 fn having<'a>(word: &str, command: &'a Command) -> Option<&'a Command> {
     let of_this = option_of(word, &[command]).is_some();
     let mut below = command.get_subcommands().filter(|below| !NOT_OF_RADOS.contains(&below.get_name()));
@@ -273,7 +274,7 @@ fn check_unit(word: &str, value: Option<&str>) -> Result<(), String> {
     }
 }
 
-/// Whether an option of a command can have this value.
+/// Checks that an option of a command accepts this value.
 fn check(command: &Command, word: String, value: Option<String>) -> Result<(), String> {
     let arg = option_of(&word, &[command]).cloned();
     let words = ["check".to_owned(), word].into_iter().chain(value);
@@ -285,15 +286,16 @@ fn check(command: &Command, word: String, value: Option<String>) -> Result<(), S
     })
 }
 
-/// Tells which words are options of ours: of the program, or of the command that the line names. They win
-/// over options of the configuration.
+/// Returns a predicate for the words that are options of the program or of the named command. They take
+/// precedence over options of the configuration.
 pub(crate) fn own<'a>(root: &'a Command, line: &[String]) -> impl Fn(&str) -> bool + use<'a> {
     let (commands, _) = named_command(root, line);
     move |word| option_of(word, &commands).is_some()
 }
 
-/// The command line as text, and how many bytes of it are none. In the text each of these is a zero byte and
-/// its two digits: no word of a command line has a zero byte. Words may be joined and cut apart in that form.
+/// Converts the command line to text, and counts the bytes that are not UTF-8. In the text each of these
+/// is a zero byte and its two hexadecimal digits; a word of a command line has no zero byte of its own.
+/// Words may be joined and split in that form.
 pub(crate) fn texts(line: impl Iterator<Item = OsString>) -> (Vec<String>, usize) {
     let mut count = 0;
     let text = |word: OsString| {
@@ -308,8 +310,8 @@ pub(crate) fn texts(line: impl Iterator<Item = OsString>) -> (Vec<String>, usize
     (line.map(text).collect(), count)
 }
 
-/// The words again, with the bytes that are no text; `None` if fewer than these are left: one was taken for
-/// the value of an option of the configuration.
+/// Restores the bytes that are not UTF-8. Returns `None` if fewer than `count` remain: one was consumed
+/// as the value of an option of the configuration.
 pub(crate) fn with_bytes(words: Vec<String>, count: usize) -> Option<Vec<OsString>> {
     let mut found = 0;
     let word = |word: String| {
@@ -327,7 +329,8 @@ pub(crate) fn with_bytes(words: Vec<String>, count: usize) -> Option<Vec<OsStrin
     (found >= count).then_some(words)
 }
 
-/// The commands that the words name, from the program down, and where the last one's words begin.
+/// Returns the commands that the words name, from the program down, and the index of the last one's
+/// first word.
 fn named_command<'a>(root: &'a Command, line: &[String]) -> (Vec<&'a Command>, usize) {
     let (mut commands, mut behind) = (vec![root], 1);
     let mut at = 1;
@@ -347,7 +350,7 @@ fn named_command<'a>(root: &'a Command, line: &[String]) -> (Vec<&'a Command>, u
     (commands, behind)
 }
 
-/// Options that the last command has and the program has not, with their values; and the rest.
+/// Splits off the options, with their values, that the last command has and the program does not.
 fn split(environment: Vec<String>, commands: &[&Command]) -> (Vec<String>, Vec<String>) {
     let (mut ours, mut first) = (Vec::new(), Vec::new());
     let mut words = environment.into_iter();
@@ -362,13 +365,13 @@ fn split(environment: Vec<String>, commands: &[&Command]) -> (Vec<String>, Vec<S
     (ours, first)
 }
 
-/// The options of the program itself that are among the words, by the names that the parser has for them.
+/// Returns the options of the program that are among the words, by the parser's names for them.
 pub(crate) fn options_in(words: &[String], root: &Command) -> HashSet<String> {
     let named = words.iter().filter(|word| word.starts_with('-'));
     named.filter_map(|word| option_of(word, &[root])).map(|arg| arg.get_id().to_string()).collect()
 }
 
-/// The option that a word names: `--long`, `--long=value`, `-s`, `-svalue`.
+/// Finds the option that a word names: `--long`, `--long=value`, `-s`, `-svalue`.
 fn option_of<'a>(word: &str, commands: &[&'a Command]) -> Option<&'a Arg> {
     let names = |arg: &Arg| match word.strip_prefix("--") {
         Some(long) => {
@@ -383,7 +386,7 @@ fn option_of<'a>(word: &str, commands: &[&'a Command]) -> Option<&'a Arg> {
     commands.iter().rev().find_map(|command| command.get_arguments().find(|arg| names(arg)))
 }
 
-/// Whether a word is an option whose value is the next word.
+/// Returns `true` if a word is an option whose value is the next word.
 fn takes_next_word(word: &str, commands: &[&Command]) -> bool {
     let whole = if word.starts_with("--") { !word.contains('=') } else { word.chars().count() == 2 };
     let valued = |arg: &Arg| matches!(arg.get_action(), ArgAction::Set | ArgAction::Append);
@@ -476,7 +479,7 @@ mod tests {
             let arranged = arranged(words(&format!("loligo {line}")), &root, called);
             assert_eq!(arranged, Ok(words(&format!("loligo {read}"))), "{line}");
         }
-        // Stock's `rados` refuses it as well.
+        // Stock `rados` refuses it as well.
         let refused = arranged(words("rados --read-percent 4k df"), &root, Rados);
         assert!(refused.is_err_and(|why| why.contains("4k")));
         for line in

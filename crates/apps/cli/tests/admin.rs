@@ -13,8 +13,8 @@ fn loligo(conf: &Path, socket: &Path) -> Command {
     command
 }
 
-/// A client that waits for its standard input answers meanwhile, together with the server; a second one at
-/// the same path says that it can't and does its work.
+/// A client that waits for standard input replies on its admin socket meanwhile, together with the
+/// server. A second client with the same path warns that it cannot open the socket, and does its work.
 #[test]
 fn client_and_server_report_together() {
     let server = Server::memory().pool("p").start().unwrap();

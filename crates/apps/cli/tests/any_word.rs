@@ -1,5 +1,5 @@
-//! Goal: no word of a command line, and nothing in the environment, makes the program panic. Each command is
-//! given a word that is no text in each of its places, and as the value of each of its options.
+//! Goal: no word of a command line, and nothing in the environment, makes the program panic. Method:
+//! each command gets a word that is not UTF-8 in each position, and as the value of each option.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -13,7 +13,7 @@ use loligo_server::Server;
 const OURS: &str = env!("CARGO_BIN_EXE_loligo");
 const BYTES: &[u8] = b"a\xff\xc3";
 
-/// The commands within a command, the words that it takes, and its options that have a value.
+/// A command's subcommands, the number of its words, and its options that have a value.
 #[derive(Clone, Debug, Default)]
 struct Shape {
     path: Vec<String>,
@@ -27,7 +27,7 @@ fn help(path: &[String]) -> String {
     String::from_utf8(output.stdout).expect("help is text")
 }
 
-/// What the help of a command says of it.
+/// Reads a command's shape from its help.
 fn shape(path: &[String]) -> Shape {
     let (text, mut shape) = (help(path), Shape { path: path.to_vec(), ..Shape::default() });
     let mut section = "";
@@ -47,12 +47,12 @@ fn shape(path: &[String]) -> Shape {
             shape.options.extend(option.filter(|_| has_value).map(str::to_owned));
         }
     }
-    // The one that clap adds, which is not that of `config`.
+    // The `help` command that clap adds is removed; `config help` is ours.
     shape.commands.retain(|command| command != "help" || path == ["config"]);
     shape
 }
 
-/// All commands that have no others within.
+/// Returns all commands without subcommands.
 fn leaves() -> Vec<Shape> {
     let (mut open, mut leaves) = (vec![shape(&[])], Vec::new());
     while let Some(at) = open.pop() {
@@ -66,7 +66,7 @@ fn leaves() -> Vec<Shape> {
     leaves
 }
 
-/// Command lines with a word that is no text in each place, and in all of them.
+/// Returns command lines with a word that is not UTF-8 in each position, and in all of them.
 fn lines(leaf: &Shape) -> Vec<Vec<Vec<u8>>> {
     let path = leaf.path.iter().map(|word| word.as_bytes().to_vec());
     let filled = |odd: &dyn Fn(usize) -> bool, more: &[&[u8]]| {
@@ -84,7 +84,7 @@ fn lines(leaf: &Shape) -> Vec<Vec<Vec<u8>>> {
     all
 }
 
-/// The program's status; it is ended if it stays.
+/// Runs the program and returns its status and error output. It is killed after five seconds.
 fn run(conf: &Path, dir: &Path, line: &[Vec<u8>], environment: &[(&str, &[u8])]) -> (Option<i32>, String) {
     let mut command = Command::new("timeout");
     command.args(["-s", "KILL", "5", OURS, "-p", "p", "--client-mount-timeout", "5"]);
@@ -94,7 +94,7 @@ fn run(conf: &Path, dir: &Path, line: &[Vec<u8>], environment: &[(&str, &[u8])])
         .env_remove("CEPH_ARGS")
         .current_dir(dir)
         .stdin(std::process::Stdio::null());
-    // Sockets that are named by nobody lie there.
+    // Sockets without a given path are created there.
     command.env("XDG_RUNTIME_DIR", dir);
     command.envs(environment.iter().map(|(name, value)| (name, OsStr::from_bytes(value))));
     let output = command.output().expect("it runs");
@@ -117,9 +117,9 @@ fn no_word_makes_it_panic() {
     for one in ["put", "rbd group snap rename", "nbd attach", "config help", "file layout"] {
         assert!(known.contains(one), "{one} is not among {known:?}");
     }
-    // Those that stay until they are ended are told wrong things by their words only.
+    // Commands that run for a long time whatever their words are left out.
     let stays = |leaf: &Shape| ["demo", "contend"].contains(&&*leaf.path.join(" "));
-    // The options of the program itself are the same everywhere.
+    // The program's own options are the same for all commands, so they are tested with one.
     let common = shape(&[]).options;
     let own = |leaf: &Shape| {
         let mut leaf = leaf.clone();

@@ -1,9 +1,9 @@
-//! Goal: what the user's book shows works as shown. Method: the commands of each page (`docs/book/*.md`,
-//! blocks marked `console`) run in a directory of their own, in order; each must end with status 0 and print
-//! what stands below it, where `…` is any text.
+//! Goal: the commands that the user's book shows work as shown. Method: the commands of each page
+//! (`docs/book/*.md`, blocks marked `console`) run in a directory of their own, in order. Each must end
+//! with status 0 and print the text below it, where `…` is any text.
 //!
-//! A command that ends in `&` goes on; the next one runs when it has printed something. A `loligo serve`
-//! without `--mon-addr` gets a free port.
+//! A command that ends in `&` stays in the background; the next one runs when it has printed something.
+//! A `loligo serve` without `--mon-addr` gets a free port.
 
 use std::env;
 use std::fmt::Write as _;
@@ -11,7 +11,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What stands for any text.
+/// The character that stands for any text.
 const ANY: char = '…';
 
 struct Step {
@@ -36,7 +36,7 @@ fn each_command_of_the_book_does_what_the_book_shows() {
     assert!(steps_in_all > 50, "{steps_in_all} commands were found");
 }
 
-/// The commands of a page, and what is shown below them.
+/// Returns the commands of a page, each with the output shown below it.
 fn steps(page: &str) -> Vec<Step> {
     let mut steps: Vec<Step> = Vec::new();
     let mut is_inside = false;
@@ -91,7 +91,7 @@ fn try_page(page: &Path, steps: &[Step], wrong: &mut String) {
     let _ = fs::remove_dir_all(&dir);
 }
 
-/// All commands as one script, which notes what each prints and its status.
+/// Builds a script of all commands, which records the output and status of each.
 fn script(steps: &[Step]) -> String {
     let mut script = String::new();
     for (i, step) in steps.iter().enumerate() {
@@ -122,7 +122,7 @@ fn path_with_loligo() -> String {
     format!("{dir}:{}", env::var("PATH").unwrap_or_default())
 }
 
-/// Whether a text is what is shown, where [`ANY`] stands for any text.
+/// Returns `true` if a text matches the shown one, in which [`ANY`] stands for any text.
 fn matches(shown: &str, text: &str) -> bool {
     let mut parts = shown.split(ANY);
     let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };

@@ -1,8 +1,9 @@
-//! Goal: what was written over NBD to an image of a stock cluster and answered is there, whatever dies, and
-//! all is answered in the end. Method: OSDs are killed under load and come back, then the gateway is.
+//! Goal: writes over NBD to an image of a stock cluster are kept once acknowledged, and all are
+//! acknowledged in the end, whichever process dies. Method: OSDs are killed under load and restarted,
+//! then the gateway is.
 //!
 //! LOLIGO_STOCK3_DIR names the directory of a cluster with three OSDs that keep what they acknowledged (not
-//! memstore). They are killed.
+//! memstore). The test kills them.
 
 #[path = "../../../client/rados/tests/daemons/mod.rs"]
 mod daemons;
@@ -14,7 +15,7 @@ use daemons::Daemons;
 use nbd_load::{Gateway, Load, SIZE, Writer, read};
 use tokio::time::sleep;
 
-/// Writes that are answered before and after each kill.
+/// Number of writes acknowledged before and after each kill.
 const STEP: u64 = 100;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -22,7 +23,7 @@ const STEP: u64 = 100;
 async fn writes_over_nbd_are_answered_and_kept_in_chaos() {
     let daemons = Daemons::of("LOLIGO_STOCK3_DIR");
     let pool = format!("nbd-{}", std::process::id());
-    // No copy may be missing: whatever belongs to an OSD that is gone waits until it is back.
+    // All copies are required: writes to an OSD that is down wait until it is back.
     daemons.run(&format!("ceph osd pool create {pool} 16"));
     daemons.run(&format!("ceph osd pool set {pool} size 2"));
     daemons.run(&format!("ceph osd pool set {pool} min_size 2"));
@@ -34,7 +35,7 @@ async fn writes_over_nbd_are_answered_and_kept_in_chaos() {
     load.progress(STEP).await;
     for osd in daemons.of_kind("osd") {
         daemons.kill(&osd).await;
-        // Long enough for what is under way to come to wait.
+        // Long enough for operations in flight to be blocked.
         sleep(Duration::from_secs(1)).await;
         daemons.start(&osd);
         load.progress(STEP).await;
@@ -56,13 +57,13 @@ async fn writes_over_nbd_are_answered_and_kept_in_chaos() {
     let unanswered: usize = writers.iter_mut().map(|writer| writer.compare(&device)).sum();
     println!("the gateway was killed: {unanswered} blocks are of writes that it had not answered");
 
-    // The lock of the one that died is broken, and the stock program reads what is written then.
+    // The lock of the killed gateway is broken, and the stock program reads the data written afterwards.
     let load = Load::start(gateway.addr, "i", writers).await;
     load.progress(STEP).await;
     let mut writers = load.finish().await;
     drop(gateway);
     let file = std::env::temp_dir().join(format!("loligo-nbd-chaos.{}", std::process::id()));
-    // On its standard output, since it may run in a folder of its own.
+    // Exported to standard output, since the stock program may run in a directory of its own.
     let exported = std::process::Command::new("sh")
         .arg(daemons.exec())
         .args(["rbd", "export", &format!("{pool}/i"), "-", "--no-progress"])

@@ -1,5 +1,6 @@
-//! Goal: files are put into pools of coded chunks, whose objects grow by whole stripes. Method: a server that
-//! shows six OSDs, and a code of three data chunks, which no piece of four MiB is a multiple of.
+//! Goal: files can be put into erasure-coded pools, whose objects grow by whole stripes. Method: a
+//! server that presents six OSDs, and a code with three data chunks; no piece of four MiB is a multiple
+//! of its stripes.
 
 use std::process::{Command, Output};
 use std::{env, fs};
@@ -39,7 +40,7 @@ fn files_of_many_pieces_are_put_and_appended() {
         assert!(done.status.success(), "{word}: {}", String::from_utf8_lossy(&done.stderr));
         assert!(ours(&["get", word, "-"]).stdout == data, "{word}");
     }
-    // Behind the end, which is within a stripe, nothing can be written, as on any cluster.
+    // The end is within a stripe, so appending is refused, as on any cluster.
     let refused = ours(&["append", "put", "file"]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("not supported"));

@@ -1,11 +1,12 @@
-//! A process of ours leaves no core dump, as its keys would be in it; with `LOLIGO_CORE_DUMPS=1` it does.
+//! The program leaves no core dump, which would contain its keys; with `LOLIGO_CORE_DUMPS=1` it leaves
+//! one.
 
 use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// Whether a server that gets SIGABRT leaves a core dump.
+/// Returns `true` if a server that receives SIGABRT leaves a core dump.
 fn dumps(dir: &Path, allow: Option<&str>) -> bool {
     let mut child = Command::new("sh")
         .args(["-c", r#"ulimit -c unlimited; exec "$0" --no-config-file -p p serve --mon-addr 127.0.0.1:0 --data "$1""#])
@@ -18,7 +19,7 @@ fn dumps(dir: &Path, allow: Option<&str>) -> bool {
         .stdout(Stdio::piped())
         .spawn()
         .expect("it starts");
-    // The first byte of the line that begins with "ready".
+    // The first byte of the line that begins with `ready`.
     child.stdout.take().expect("piped").read_exact(&mut [0]).expect("it is ready");
     let id = child.id().to_string();
     assert!(Command::new("kill").args(["-ABRT", &id]).status().expect("kill").success());
@@ -37,8 +38,8 @@ fn keys_are_in_no_core_dump() {
     std::fs::remove_dir_all(&dir).expect("it is ours");
 }
 
-/// Says why a test did nothing. Not by `eprintln!`, which is not shown of tests that pass: `cargo xtask test`
-/// counts such lines.
+/// Prints why a test was skipped. It does not use `eprintln!`, whose output is hidden for tests that
+/// pass: `cargo xtask test` counts such lines.
 fn skipped(why: &str) {
     let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("skipped: {why}\n").as_bytes());
 }

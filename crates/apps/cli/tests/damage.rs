@@ -1,5 +1,5 @@
-//! Goal: what scrubs have found is listed by `rados` of 16.2.15 and by our program alike. Method: a bit of an
-//! object is flipped in a closed store, a server on it scrubs, and both programs list what it has found.
+//! Goal: `rados` of 16.2.15 and our program list the findings of scrubs alike. Method: a bit of an
+//! object is flipped in a closed store, a server on it scrubs, and both programs list the findings.
 
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -32,7 +32,7 @@ fn flip(dir: &Path) {
     file.write_all_at(&[contents[at] ^ 0x10], at as u64).expect("written");
 }
 
-/// Scrubs all, and gives back the damaged group when it is known.
+/// Scrubs all objects, and returns the damaged placement group once it is reported.
 async fn damaged_group(rados: &Rados) -> String {
     let scrub = r#"{"prefix":"osd pool deep-scrub","who":["p"]}"#;
     rados.mon_command(scrub, Bytes::new()).await.expect("scrubs");

@@ -1,5 +1,6 @@
-//! Goal: a server that has no descriptor left refuses newcomers, lets changes wait, and goes on when there
-//! are some again. Method: the limit of a running server's open files is lowered to what it has open.
+//! Goal: a server that has no file descriptor left refuses new connections, delays changes, and
+//! continues when descriptors are free again. Method: the limit of a running server's open files is
+//! lowered to the number that it has open.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::net::TcpStream;
@@ -10,7 +11,7 @@ use std::time::Duration;
 use loligo_rados::Builder;
 use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
-/// Nothing takes this long, unless it never comes.
+/// Time limit of all waits; exceeded only by an event that never comes.
 const LONG: Duration = Duration::from_secs(60);
 
 struct Server {
@@ -43,14 +44,14 @@ impl Server {
         Self { conf: word("conf="), mon: word("mon="), child, dir }
     }
 
-    /// Lets the server open so many files in all; what it has open stays open.
+    /// Limits the server's open files to this number; files already open stay open.
     fn limit_files(&self, files: u64) {
-        // The most that it may have is what we may have.
+        // The hard limit is that of this process.
         let limit = Rlimit { current: Some(files), ..getrlimit(Resource::Nofile) };
         prlimit(Some(Pid::from_child(&self.child)), Resource::Nofile, limit).expect("it is our child");
     }
 
-    /// The numbers of its open files.
+    /// Returns the descriptors of its open files.
     fn files(&self) -> Vec<u64> {
         let listed = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("Linux");
         let names = listed.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
@@ -75,8 +76,8 @@ async fn a_server_without_descriptors_goes_on_when_there_are_some_again() {
     let pool = client.ioctx("p").await.expect("the pool");
     pool.write_full("o", "before".into()).await.expect("written");
 
-    // Where peers that say nothing have the last ones, a newcomer is greeted or told to go; it does not wait
-    // for ever.
+    // While silent peers hold the last descriptors, a new connection is greeted or closed; it does not
+    // wait forever.
     server.limit_files(server.files().last().expect("some are open") + 1);
     let crowd: Vec<_> =
         (0..64).map(|_| TcpStream::connect(&server.mon).expect("the kernel accepts")).collect();
@@ -87,7 +88,8 @@ async fn a_server_without_descriptors_goes_on_when_there_are_some_again() {
     }
     drop((crowd, newcomer));
 
-    // Where there is none at all, a change that must be saved waits; objects are written and read as before.
+    // Without any free descriptor, a change that must be saved waits; objects are written and read as
+    // before.
     server.limit_files(3);
     let change = client.mon_command(
         r#"{"prefix": "osd blocklist", "blocklistop": "add", "addr": "192.0.2.1:0/1"}"#,

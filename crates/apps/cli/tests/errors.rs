@@ -1,5 +1,5 @@
-//! Things that go wrong: each is told in one line that names what was asked, what it was asked of and why it
-//! failed, and the status is what scripts look at.
+//! Goal: each error is reported in one line that names the command, its object and the reason, and the
+//! status is the one that scripts check.
 
 mod server_process;
 
@@ -9,10 +9,10 @@ use std::process::{Command, Output, Stdio};
 
 use server_process::{Scratch, ServerProcess};
 
-/// Words of the command line, the status, and what the line must contain.
+/// The words of a command line, the status, and the texts that the line must contain.
 type Case = (&'static str, i32, &'static [&'static str]);
 
-/// Without a cluster. `D` stands for the directory of the test.
+/// Cases without a cluster. `D` stands for the directory of the test.
 const ALONE: &[Case] = &[
     ("lspools --nosuch=3", 1, &["--nosuch", "loligo lspools --help"]),
     ("nosuch", 1, &["'nosuch'", "loligo --help"]),
@@ -41,7 +41,7 @@ const ALONE: &[Case] = &[
     ("nbd serve --config D/none", 1, &["D/none"]),
 ];
 
-/// With a server that has the pool `p`.
+/// Cases with a server that has the pool `p`.
 const AT_A_SERVER: &[Case] = &[
     ("lspools extra", 1, &["extra"]),
     ("ls", 1, &["-p POOL"]),
@@ -80,7 +80,7 @@ fn check(conf: Option<&Path>, dir: &Path, cases: &[Case]) -> Vec<String> {
     for (words, status, parts) in cases {
         let ended = loligo(conf, dir, words);
         let said = String::from_utf8_lossy(&ended.stderr).into_owned();
-        // What stock programs do not take is a warning before the error.
+        // Options that stock programs do not accept cause a warning before the error.
         let lines: Vec<_> = said.lines().filter(|line| !line.contains("stock programs")).collect();
         let whole = |part: &&str| said.contains(&part.replace("D/", &format!("{}/", dir.display())));
         let is_good = lines.len() == 1

@@ -1,6 +1,6 @@
-//! Goal: what `loligo file put` and `get --resume` have done before they are killed (SIGKILL) is not done
-//! again, and the result is whole. Method: programs that are killed in the middle, on a server that takes its
-//! time.
+//! Goal: work that `loligo file put` and `get --resume` completed before they were killed (SIGKILL) is
+//! not repeated, and the result is whole. Method: the programs are killed in the middle, on a slow
+//! server.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -13,9 +13,10 @@ use loligo_server::{Handle, Server};
 use serde_json::Value;
 
 const FILE_BYTES: usize = 80 << 20;
-/// With it and the window below about 25 MB a second are written: a note of how far it is comes each second.
+/// With this delay and the window below, about 25 MB a second are written, and the note is updated each
+/// second.
 const DELAY: Duration = Duration::from_millis(20);
-/// Nothing that is waited for takes this long, unless it never comes.
+/// Time limit of all waits; exceeded only by an event that never comes.
 const LONG: Duration = Duration::from_secs(120);
 
 struct Place {
@@ -24,7 +25,7 @@ struct Place {
 }
 
 impl Place {
-    /// With a striped file's worth of bytes in the local file `f`.
+    /// Creates the test's place; the local file `f` has the content of a striped file.
     fn new(name: &str, delay: Duration) -> Self {
         let dir = env::temp_dir().join(format!("loligo-file-kill-{name}-{}", std::process::id()));
         fs::create_dir_all(&dir).expect("room");
@@ -41,7 +42,7 @@ impl Place {
         command
     }
 
-    /// Bytes that a put or get has carried which ends by itself.
+    /// Runs a put or get to its end. Returns the number of bytes that it transferred.
     fn carries(&self, args: &[&str]) -> u64 {
         let output = self.loligo(args).output().expect("it starts");
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -49,14 +50,14 @@ impl Place {
         shown["bytes"].as_u64().expect("a number")
     }
 
-    /// How far the striped file is written, as the note says.
+    /// Returns the offset up to which the striped file is written, according to its note.
     fn noted(&self) -> u64 {
         let output = self.loligo(&["file", "getxattr", "s", "loligo.put"]).output().expect("it starts");
         let note = serde_json::from_slice::<Value>(&output.stdout).unwrap_or_default();
         note["written"].as_u64().unwrap_or(0)
     }
 
-    /// Runs a program until `far_enough`, and kills it. Whether it could: it may have ended before.
+    /// Runs a program until `far_enough`, and kills it. Returns `false` if it ended before.
     fn kills(&self, args: &[&str], far_enough: impl Fn() -> bool) -> bool {
         let mut child: Child = self.loligo(args).stdout(Stdio::null()).spawn().expect("it starts");
         let begun = Instant::now();
@@ -94,7 +95,7 @@ fn a_direct_put_that_was_killed_goes_on() {
     put_is_killed("direct-put", &["--direct"]);
 }
 
-/// Kills it twice: the second one has gone on where the first one was.
+/// Kills a put twice; the second one resumes where the first one stopped.
 fn put_is_killed(name: &str, more: &[&str]) {
     let place = Place::new(name, DELAY);
     let put =
@@ -107,18 +108,18 @@ fn put_is_killed(name: &str, more: &[&str]) {
         noted = now;
     }
     let carried = place.carries(&[&put[..], &["--verify"]].concat());
-    // What was on its way to the note when the program was killed may have come later.
+    // A note that was in flight when the program was killed may have arrived later.
     assert!(carried > 0 && carried <= FILE_BYTES as u64 - noted, "{carried} after {noted}");
     place.carries(&["file", "get", "s", "back"]);
     assert!(place.same("f", "back"));
 }
 
-/// Killed where it has begun, and in the middle; over a file that is there, and with another layout.
+/// Kills a put at its start and in the middle, also over an existing file, and with another layout.
 #[test]
 fn what_a_killed_put_leaves_is_not_taken_for_a_whole_file() {
     let place = Place::new("left", DELAY);
     fs::write(place.dir.join("old"), vec![7; 3 << 20]).expect("room");
-    // A file each: what is killed keeps its lock for a minute.
+    // A file for each case: a killed program keeps its lock for a minute.
     for (name, replaces, far, layout) in [
         ("begun", false, 0, &[][..]),
         ("middle", false, 1, &[]),
@@ -139,8 +140,9 @@ fn what_a_killed_put_leaves_is_not_taken_for_a_whole_file() {
             let output = place.loligo(&[&["file"], command].concat()).output().expect("it starts");
             let said = String::from_utf8_lossy(&output.stderr);
             assert!(!output.status.success() && output.stdout.is_empty(), "{name}: {command:?}");
-            // Killed while it cuts off what was there, it has the lock alone for a minute.
-            // Between the removal of what had another layout and the new file there is none.
+            // A put killed while it truncates the old file keeps its exclusive lock for a minute.
+            // Between the removal of a file with another layout and the creation of the new one there is
+            // no file.
             let in_use = replaces && (said.contains("in use") || said.contains("No such file"));
             let told = ["not whole", "file put", "file rm"].iter().all(|word| said.contains(word));
             assert!(told || in_use, "{name}: {command:?}: {said}");
@@ -149,14 +151,14 @@ fn what_a_killed_put_leaves_is_not_taken_for_a_whole_file() {
         let listed: Value = serde_json::from_slice(&listed).expect("JSON");
         assert!(listed[0]["whole"] == false || (replaces && listed[0].is_null()), "{listed}");
     }
-    // One that goes on makes it whole.
+    // A resumed put completes the file.
     place.carries(&["file", "put", "middle", "f", "--resume"]);
     place.carries(&["file", "get", "middle", "back"]);
     assert!(place.same("f", "back"));
 }
 
 impl Place {
-    /// Starts a program, kills it some time after, and ends the locks that it holds, as their time does.
+    /// Starts programs, kills them after a pause, and breaks their locks, which would expire by time.
     fn kills_after(&self, commands: &[&[&str]], pause: Duration, name: &str) {
         let start = |args: &&[&str]| {
             self.loligo(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it starts")
@@ -186,7 +188,8 @@ impl Place {
         });
     }
 
-    /// What `get` reads of a file; `None` if it says that it is not whole, or that there is none.
+    /// Returns the data that `get` reads of a file; `None` if it reports a file that is not whole, or
+    /// none.
     fn reads(&self, name: &str) -> Option<Vec<u8>> {
         let output = self.loligo(&["file", "get", name, "-"]).output().expect("it starts");
         if output.status.success() {
@@ -201,12 +204,12 @@ impl Place {
 
 const SMALL: usize = 5 << 20;
 
-/// A few moments from before the program has connected to when it is done.
+/// Times of kills, from before the program has connected to after it is done.
 fn moments() -> impl Iterator<Item = Duration> {
     [10, 60, 75, 90, 110, 140, 180].into_iter().map(Duration::from_millis)
 }
 
-/// Whatever writes, killed whenever: what is read is a state from before or after it.
+/// Kills each kind of writing program at each time: a read returns the state before or after it.
 #[test]
 fn what_a_killed_program_leaves_is_read_as_it_was_or_not_at_all() {
     let place = Place::new("moments", DELAY);
@@ -237,7 +240,7 @@ fn what_a_killed_program_leaves_is_read_as_it_was_or_not_at_all() {
     assert!(told > 0, "none was killed in the middle");
 }
 
-/// Two at a time: each of them is whole, or it is told that one is not.
+/// Runs two appends at a time: either both are whole, or a read reports that one is not.
 #[test]
 fn two_appends_at_a_time_are_both_told_of() {
     let place = Place::new("two", DELAY);
@@ -272,8 +275,8 @@ fn two_appends_at_a_time_are_both_told_of() {
     assert_eq!(place.loligo(&["file", "listxattr", "two-6"]).output().expect("it starts").stdout, b"[]\n");
 }
 
-/// While the program lives, or its lock does, readers get what was there before it began; later they are
-/// told.
+/// While the program or its lock lives, readers get the content before the append; later they get an
+/// error.
 #[test]
 fn what_is_being_appended_is_not_read() {
     let place = Place::new("appended", Duration::ZERO);
@@ -319,7 +322,7 @@ fn what_is_being_appended_is_not_read() {
             "{command:?}: {said}"
         );
     }
-    // It is kept as it is, or as it was; one that is written again has no notes.
+    // It can be truncated to its size before the append; a rewritten file has no notes.
     assert!(!file(&["truncate", "s", "11"]).status.success());
     assert!(file(&["truncate", "s", "10"]).status.success());
     assert_eq!(file(&["get", "s", "-"]).stdout, b"0123456789");
@@ -332,13 +335,14 @@ fn what_is_being_appended_is_not_read() {
     assert!(file(&["setxattr", "s", "loligo.append.gone", note]).status.success());
     place.carries(&["file", "put", "s", "old", "--resume"]);
     assert_eq!(file(&["get", "s", "-"]).stdout, b"0123456789");
-    // What was appended since is not part of what is put again.
+    // Data appended since the put is not part of the repeated put.
     assert!(file(&["append", "s", "old"]).status.success());
     place.carries(&["file", "put", "s", "old", "--resume"]);
     assert_eq!(file(&["get", "s", "-"]).stdout, b"0123456789");
 }
 
-/// What is there of a file that is not whole can be kept, and no more; a put that ends leaves no note.
+/// A file that is not whole can be truncated to the part that is written, and no more; a completed put
+/// leaves no note.
 #[test]
 fn a_file_that_is_not_whole_is_cut_or_written_again() {
     let place = Place::new("cut", Duration::ZERO);
@@ -378,7 +382,7 @@ fn get_is_killed(name: &str, more: &[&str]) {
     let get = [&["file", "get", "s", "back", "--resume", "--window", "64K"], more].concat();
     let back = place.dir.join("back");
     let there = |path: &Path| fs::metadata(path).map_or(0, |meta| meta.len());
-    // On a busy machine it may be done before it is killed.
+    // On a busy machine the program may end before it is killed.
     let mut tries = 0;
     while !place.kills(&get, || there(&back) >= 8 << 20) {
         fs::remove_file(&back).expect("it ended");

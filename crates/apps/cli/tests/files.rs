@@ -1,5 +1,5 @@
-//! `loligo file` against a server of its own, and beside the stock `rados --striper`: what one writes the
-//! other reads.
+//! Goal: `loligo file` and the stock `rados --striper` read each other's files. Method: `loligo file`
+//! runs on a server of its own, alone and beside the stock program.
 
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,7 +9,7 @@ use std::{env, fs};
 
 use loligo_server::{Handle, Server};
 
-/// A server with a pool, and room for files.
+/// A server with a pool, and a directory for files.
 struct Place {
     server: Handle,
     dir: PathBuf,
@@ -46,7 +46,7 @@ impl Place {
         self.run(env!("CARGO_BIN_EXE_loligo"), args, input)
     }
 
-    /// What `loligo file` prints; it must succeed.
+    /// Runs `loligo file`, which must succeed, and returns its output.
     fn file(&self, args: &[&str]) -> Vec<u8> {
         self.piped(args, b"")
     }
@@ -66,7 +66,7 @@ impl Place {
         serde_json::from_slice(&shown).unwrap_or_else(|e| panic!("{args:?}: {e}: {shown:?}"))
     }
 
-    /// What it says when it fails, in one line.
+    /// Runs `loligo file`, which must fail, and returns its error line.
     fn fails(&self, args: &[&str]) -> String {
         let output = self.ours(&[&["file"], args].concat(), b"");
         assert_eq!(output.status.code(), Some(1), "{args:?}");
@@ -111,7 +111,7 @@ fn a_file_goes_there_and_back() {
                 == [&data[1 << 20..][..70 << 10]; 2].concat()
         );
     }
-    // The layout stays if none is named; a shorter file leaves nothing of the longer one.
+    // The layout stays if none is given; a shorter file leaves nothing of the longer one.
     assert_eq!(place.text(&["layout", "s"]), "stripe_unit=65536 stripe_count=3 object_size=131072\n");
     place.make("short", b"short");
     place.file(&["put", "s", "short"]);
@@ -150,12 +150,13 @@ fn pipes_are_read_and_written() {
     assert!(place.file(&["cat", "empty"]).is_empty());
     place.piped(&["append", "empty", "-"], b"no more");
     assert_eq!(place.file(&["get", "empty", "-"]), b"no more");
-    // A file whose length is not known before it is read.
+    // A file whose length is unknown until it is read.
     place.file(&["put", "version", "/proc/version", "--verify"]);
     assert_eq!(place.file(&["cat", "version"]), fs::read("/proc/version").expect("Linux"));
 }
 
-/// Past the page cache it is the same, of any length and with holes; and what cannot be is told.
+/// Direct I/O transfers the same bytes, of any length and with holes, and reports files that it cannot
+/// be used on.
 #[test]
 fn direct_io_carries_the_same_bytes() {
     let place = Place::new("direct");
@@ -167,7 +168,7 @@ fn direct_io_carries_the_same_bytes() {
         place.file(&["get", "s", "back", "--direct", "--verify"]);
         assert!(place.read("back") == data, "{len}");
     }
-    // Gone on with from the middle of a block.
+    // Resumed in the middle of a block.
     place.make("back", &pattern(5_000_003));
     let shown = place.json(&["get", "s", "back", "--direct", "--resume"]);
     assert_eq!(shown["bytes"].as_u64(), Some((9 << 20) + 13 - 5_000_003));
@@ -210,7 +211,7 @@ fn holes_stay_holes() {
         let blocks = fs::metadata(place.dir.join("f")).expect("there").blocks();
         assert!(blocks < 10_000, "{name}: {blocks} blocks of 512 bytes");
     }
-    // One within an object is found where it is asked for.
+    // With `--sparse`, a hole within an object is found.
     place.file(&["truncate", "s", "3M"]);
     place.piped(&["append", "s", "-"], &pattern(100_000));
     place.file(&["get", "s", "f", "--sparse", "--verify"]);
@@ -247,14 +248,14 @@ fn directories_go_there_and_back() {
     assert!(!place.dir.join("out/apart").exists());
     assert!(place.fails(&["put", "in", "d"]).contains("--recursive"));
     assert!(place.fails(&["get", "-r", "none", "out"]).contains("no striped file"));
-    // One that cannot be written keeps no other back.
+    // A file that cannot be written does not stop the others.
     fs::create_dir_all(place.dir.join("half/a")).expect("room");
     let said = place.fails(&["get", "-r", "in", "half"]);
     assert!(said.contains("1 of 4 files failed"), "{said}");
     assert!(place.read("half/b/c") == pattern(5 << 20));
 }
 
-/// What was noted as written is not written again, and what was not noted is.
+/// Data noted as written is not written again; all other data is.
 #[test]
 fn an_interrupted_put_is_resumed() {
     let place = Place::new("resume-put");
@@ -266,7 +267,7 @@ fn an_interrupted_put_is_resumed() {
     let note = place.ours(&["getxattr", head, "loligo.put"], b"").stdout;
     let mut note: serde_json::Value = serde_json::from_slice(&note).expect("a note");
     assert_eq!(note["written"].as_u64(), Some(6 << 20));
-    // As if it had been interrupted there; both sides of the place are spoilt.
+    // As if the put had been interrupted there; data on both sides of the offset is corrupted.
     note["written"] = (1 << 20).into();
     place.ours(&["setxattr", head, "loligo.put", &note.to_string()], b"");
     let spoil = |at: &str| {
@@ -284,16 +285,16 @@ fn an_interrupted_put_is_resumed() {
     assert!(place.file(&["cat", "s"]) == expected);
     let said = place.fails(&["put", "s", "f", "--resume", "--verify"]);
     assert!(said.contains("checksums differ"), "{said}");
-    // Another local file than noted: all of it is written.
+    // The local file differs from the noted one, so all of it is written.
     place.make("f", &data[..5 << 20]);
     place.file(&["put", "s", "f", "--resume", "--verify"]);
     assert!(place.file(&["cat", "s"]) == data[..5 << 20]);
-    // Without --resume there is no note afterwards.
+    // Without `--resume` there is no note afterwards.
     place.file(&["put", "s", "f"]);
     assert!(!place.ours(&["getxattr", head, "loligo.put"], b"").status.success());
 }
 
-/// A local file is gone on with only if it is the beginning of the striped one.
+/// A get resumes only if the local file is the beginning of the striped one.
 #[test]
 fn an_interrupted_get_is_resumed() {
     let place = Place::new("resume-get");
@@ -363,7 +364,8 @@ fn files_have_attributes() {
     assert!(said.starts_with("loligo: getxattr p/s piped: "), "{said}");
     assert!(place.fails(&["setxattr", "s", "striper.size", "0"]).contains("the file's own"));
     assert_eq!(place.file(&["cat", "s"]), b"content");
-    // A copy has them, those of what it replaces are gone, and the place of an interrupted put is no user's.
+    // A copy has the source's attributes and none of the replaced file's, and the note of an interrupted
+    // put is hidden.
     place.piped(&["put", "copy", "-"], b"old");
     place.file(&["setxattr", "copy", "old", "x"]);
     place.ours(&["setxattr", "s.0000000000000000", "loligo.put", "{}"], b"");
@@ -391,7 +393,7 @@ fn files_are_exchanged_with_rados() {
     assert!(place.read("back2") == data);
     let seconds = |shown: String| shown.split('.').next().map(str::to_owned);
     for name in ["ours", "stock"] {
-        // The time of a stat in the stock program has no fractions.
+        // The stock program's `stat` prints times without fractions.
         assert_eq!(seconds(place.text(&["stat", name])), seconds(rados(&["stat", name])));
     }
     let sorted = |shown: String| {

@@ -1,4 +1,5 @@
-//! One bit on disk is turned around: reads say so and go on elsewhere, and `loligo fsck` says where it is.
+//! Goal: after one bit on disk is flipped, reads of it fail and others succeed, and `loligo fsck`
+//! locates it.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -11,7 +12,7 @@ fn loligo() -> Command {
     command
 }
 
-/// A server, killed if the test fails.
+/// A server; killed if the test fails.
 struct Server(Child);
 
 impl Server {
@@ -105,14 +106,14 @@ fn a_flipped_bit_is_found_and_told_and_the_rest_is_served() {
     server.stop();
     let log = fs::read_to_string(dir.join("loligo.log")).unwrap();
     assert!(log.contains("bad:head") && log.contains("offset 8192"), "{log}");
-    // A repair leaves what nobody knows: reads of it go on failing.
+    // A repair does not invent lost data: reads of it still fail.
     let (ok, said, why) = fsck(&dir, &["--repair", "--format", "json"]);
     assert!(!ok && why.ends_with(": 1 errors are left\n"), "{why}");
     let report: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!((&report["errors_left"], &report["left"]), (&1.into(), &report["errors"]), "{said}");
     assert!(!dir.join("lost+found").exists(), "nothing was taken out");
 
-    // The server has stopped: what it held is read from the directory.
+    // The server has stopped; `df` reads the usage from the directory.
     let df = |words: &[&str]| {
         let output = loligo().args(["--no-config-file", "df"]).arg(&dir).args(words).output().unwrap();
         (

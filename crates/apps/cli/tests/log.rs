@@ -1,4 +1,4 @@
-//! The server's log, as an operator meets it.
+//! The server's log, as an operator uses it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -11,12 +11,12 @@ use loligo_rados::Builder;
 
 fn loligo() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_loligo"));
-    // What this machine is configured to is none of the tests' business.
+    // The machine's configuration must not affect the tests.
     command.args(["--no-config-file"]).env_remove("CEPH_CONF").env_remove("CEPH_ARGS");
     command
 }
 
-/// A server, killed if the test fails.
+/// A server; killed if the test fails.
 struct Server(Child, PathBuf);
 
 impl Server {
@@ -95,7 +95,7 @@ fn the_log_goes_where_it_is_told() {
     fs::remove_dir_all(dir).unwrap();
 }
 
-/// As by stock programs: the value is passed over, and told.
+/// An invalid level is ignored with a warning, as by stock programs.
 #[test]
 fn a_wrong_level_is_passed_over() {
     let errors = env::temp_dir().join(format!("loligo-cli-said.{}", std::process::id()));
@@ -109,8 +109,8 @@ fn a_wrong_level_is_passed_over() {
     fs::remove_dir_all(dir).unwrap();
 }
 
-/// What `ceph config set client.admin` says of the log is followed, as by stock programs; the command line
-/// goes before it.
+/// A client follows the log settings of `ceph config set client.admin`, as stock programs do; the
+/// command line takes precedence.
 #[test]
 fn a_client_follows_what_the_monitor_says_of_its_log() {
     let path = env::temp_dir().join(format!("loligo-cli-followed.{}.log", std::process::id()));
@@ -143,7 +143,7 @@ fn a_client_follows_what_the_monitor_says_of_its_log() {
     fs::remove_file(path).unwrap();
 }
 
-/// Has a monitor set an option of the client, or take it back.
+/// Sets options of the client at a monitor, or removes them.
 fn configure(conf: &Path, settings: &[(&str, Option<&str>)]) {
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let rados = Builder::new().conf_file(conf.to_str().unwrap()).connect().await.unwrap();
@@ -160,7 +160,7 @@ fn configure(conf: &Path, settings: &[(&str, Option<&str>)]) {
     });
 }
 
-/// Waits until a file has a text; how long is not looked at, but for what never comes.
+/// Waits until a file contains a text, for at most a minute.
 fn comes(path: &Path, text: &str) -> String {
     for _ in 0..3000 {
         let log = fs::read_to_string(path).unwrap_or_default();
@@ -172,11 +172,11 @@ fn comes(path: &Path, text: &str) -> String {
     panic!("'{text}' never comes to {}", path.display());
 }
 
-/// A program that runs follows what the monitors say of its log from then on.
+/// Checks that a running program follows the monitors' log settings.
 fn follows_while_it_runs(program: &mut Child, conf: &Path, what: &str) {
     let [first, second] = ["first", "second"]
         .map(|name| env::temp_dir().join(format!("loligo-cli-{what}-{name}.{}.log", std::process::id())));
-    // Each change of the settings is a message, which the log tells of at this level.
+    // Each change of the settings is a message, which is logged at this level.
     configure(conf, &[("log_file", first.to_str()), ("debug_ms", Some("20"))]);
     configure(conf, &[("log_max_recent", Some("500"))]);
     comes(&first, " msgr: ");
@@ -217,7 +217,7 @@ fn programs_follow_the_monitors_while_they_run() {
     fs::remove_dir_all(server.stop()).unwrap();
 }
 
-/// The gateway's log obeys the options of its command line, as the other commands' do.
+/// The gateway's log obeys the options of its command line, as those of other commands do.
 #[test]
 fn the_gateway_logs_where_it_is_told() {
     let path = env::temp_dir().join(format!("loligo-cli-gateway.{}.log", std::process::id()));

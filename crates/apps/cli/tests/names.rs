@@ -1,6 +1,6 @@
-//! Any byte string is a name: of an object, a striped file, a namespace, a locator, an attribute, a key, a
-//! lock. What one program
-//! makes the other finds; LOLIGO_STOCK_CONF names a stock cluster's ceph.conf, whose pool `p` is used.
+//! Goal: any byte string is a name: of an object, a striped file, a namespace, a locator, an attribute,
+//! a key, a lock. Method: one program creates the names and the other finds them. LOLIGO_STOCK_CONF
+//! names a stock cluster's ceph.conf, whose pool `p` is used.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use loligo_server::Server;
 
-/// What nobody would choose, and file systems and other programs make.
+/// Unusual names, which file systems and other programs create.
 const NAMES: [&[u8]; 3] = [b"\xff", b"a\xc3b\xfe\n\t\x01 \"\\xff/\xed\xa0\x80", "\u{10ffff}ä日".as_bytes()];
 
 /// A small file.
@@ -29,7 +29,7 @@ fn run(conf: &OsStr, program: &str, words: &[&[u8]]) -> Vec<u8> {
     output.stdout
 }
 
-/// Makes all that has a name with one of a few bytes, in a namespace of that name.
+/// Creates all kinds of names with these bytes, in a namespace of that name.
 fn fill(conf: &OsStr, program: &str, name: &[u8]) {
     let does = |words: &[&[u8]]| drop(run(conf, program, &[&[b"-N", name], words].concat()));
     does(&[b"put", name, FILE]);
@@ -38,7 +38,7 @@ fn fill(conf: &OsStr, program: &str, name: &[u8]) {
     does(&[b"--object-locator", name, b"put", b"located", b"/dev/null"]);
 }
 
-/// What is shown of it, by the commands that stock programs have too.
+/// Returns the output of the commands that stock programs have too.
 fn shown(conf: &OsStr, program: &str, name: &[u8]) -> Vec<Vec<u8>> {
     let shows = |words: &[&[u8]]| run(conf, program, &[&[b"-N", name], words].concat());
     let mut listed: Vec<_> = shows(&[b"ls"]).split(|byte| *byte == b'\n').map(<[u8]>::to_vec).collect();
@@ -114,7 +114,7 @@ fn names_are_any_bytes() {
         let info = run(&[b"lock", b"info", name, name]);
         assert!(info.starts_with(&[name, b": shared, tag '", name, b"', 1 hold it\n"].concat()), "{info:?}");
         remove(&conf, OURS, name);
-        // Of what is not there the message has one line, and each byte.
+        // The error for a missing object has one line, with every byte of the name.
         let missing = output(&conf, OURS, &[b"stat", name]);
         let said = String::from_utf8(missing.stderr).expect("text");
         assert!(missing.status.code() == Some(1) && said.lines().count() == 1, "{said:?}");
@@ -154,7 +154,7 @@ fn striped_files_may_have_any_name() {
     assert_eq!(listed, b"[{\"name\":\"f\\udcff\"}]\n");
 }
 
-/// JSON has no bytes; `\udcNN` is the byte NN, as Python's `surrogateescape` reads and writes it.
+/// JSON has no bytes: `\udcNN` is the byte NN, as in Python's `surrogateescape`.
 #[test]
 fn json_has_names_that_can_be_read_back() {
     let server = Server::memory().pool("p").start().expect("the server starts");

@@ -1,5 +1,5 @@
-//! `loligo nbd` beside stock clients: libnbd's nbdinfo and nbdcopy, qemu's, fio's, gnutls's certificates. On
-//! this machine's files and memory, and on a server of our own.
+//! `loligo nbd` beside stock clients: libnbd's nbdinfo and nbdcopy, qemu's tools, fio, and certificates
+//! of gnutls. The exports are files and memory of this machine, and objects of a server of our own.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
@@ -12,7 +12,7 @@ use serde_json::Value;
 
 const LOLIGO: &str = env!("CARGO_BIN_EXE_loligo");
 
-/// A gateway of a folder of its own, and what talks to it.
+/// A gateway with a directory of its own.
 struct Gateway {
     child: Child,
     dir: PathBuf,
@@ -55,7 +55,7 @@ impl Gateway {
         said.into_owned()
     }
 
-    /// A control word; what it prints.
+    /// Runs a control command. Returns its output.
     fn word(&self, args: &[&str]) -> String {
         self.done(LOLIGO, &[&["nbd", args[0], "c"], &args[1..]].concat())
     }
@@ -66,7 +66,7 @@ impl Gateway {
         String::from_utf8(output.stderr).expect("text")
     }
 
-    /// Where it listens beside its Unix socket.
+    /// Returns the TCP port on which it listens.
     fn port(&self) -> &str {
         let place = self.ready.split_once("127.0.0.1:").and_then(|(_, rest)| rest.split(' ').next());
         place.expect("a port")
@@ -82,7 +82,7 @@ impl Gateway {
         fs::remove_dir_all(&dir).expect("it is ours");
     }
 
-    /// Without removing the folder.
+    /// Ends the gateway without removing the directory.
     fn end(mut self) {
         let pid = self.child.id().to_string();
         let killed = Command::new("kill").arg(&pid).status().expect("it is installed");
@@ -92,7 +92,7 @@ impl Gateway {
     }
 }
 
-/// One that a failed test leaves behind would keep what waits for the test's output.
+/// A gateway left behind by a failed test would block the reader of the test's output.
 impl Drop for Gateway {
     fn drop(&mut self) {
         let _ = self.child.kill();
@@ -155,7 +155,7 @@ fn what_cannot_be_served_is_told_in_one_line() {
     assert!(said(&["--tls-psk", "/no such file"]).contains("TLS: /no such file: No such file"));
 }
 
-/// What is attached needs a kernel of its own: `nbd_kernel.rs`.
+/// Attaching needs a kernel of its own: `nbd_kernel.rs`.
 #[test]
 fn what_cannot_be_attached_is_told_in_one_line() {
     let said = |args: &[&str]| {
@@ -169,7 +169,7 @@ fn what_cannot_be_attached_is_told_in_one_line() {
     assert!(said(&["attach", "auto", "http://localhost/x"]).contains("is not nbd://HOST[:PORT]/NAME"));
     assert!(said(&["attach", "auto", "nbds://localhost/x"]).contains("does not speak TLS"));
     assert!(said(&["detach", "/dev/sda"]).contains("is not /dev/nbdN"));
-    // With a client in the kernel it is the server that is missing.
+    // If the kernel has the client, the missing server is reported.
     let why = said(&["attach", "auto", "--unix", "/no such socket", "x"]);
     assert!(why.contains("modprobe nbd") || why.contains("No such file"), "{why}");
     let why = said(&["detach", "/dev/nbd1234"]);
@@ -194,7 +194,7 @@ fn stock_nbd_clients_move_data_in_and_out() {
         gateway.done("nbdcopy", &["--flush", "in", &uri]);
         gateway.done("nbdcopy", &[&uri, "out"]);
         assert!(fs::read(dir.join("out")).expect("it was written") == data, "{name}");
-        // Zeros of two kinds, a discard, and bytes that are compared.
+        // Zeros of two kinds, a discard, and a comparison of bytes.
         let words = [
             "-c",
             "write -P 5 4k 100k",
@@ -237,7 +237,7 @@ fn stock_fio_finds_what_it_wrote() {
     gateway.stop();
 }
 
-/// Small images, all served at once, each compared through its device.
+/// Small images, all served at once; each is compared through its device.
 #[test]
 #[ignore = "needs squashfs-tools, libnbd-bin"]
 fn stock_squashfs_images_by_the_hundred() {
@@ -328,7 +328,8 @@ fn stock_nbd_clients_speak_tls() {
     gateway.done("nbdcopy", &["in", &secure]);
     gateway.done("nbdcopy", &[&secure, "out"]);
     assert!(fs::read(dir.join("out")).expect("it was written") == random(1 << 20, 3));
-    // In plain text nothing is told, and without a certificate of its own a client is refused.
+    // A client without TLS gets no information, and a client without a certificate of its own is
+    // refused.
     assert!(!gateway.run("nbdinfo", &[&format!("nbd://localhost:{port}/m")]).status.success());
     let bare = dir.join("bare");
     fs::create_dir(&bare).expect("room");
@@ -336,7 +337,8 @@ fn stock_nbd_clients_speak_tls() {
     let bare = format!("nbds://localhost:{port}/m?tls-certificates={}", bare.display());
     assert!(!gateway.run("nbdinfo", &[&bare]).status.success());
     gateway.end();
-    // With shared keys beside them either will do, and the authority's word still counts for the others.
+    // With shared keys in addition, a client may use either, and the others still need a certificate of
+    // the authority.
     let own = psktool(&dir, "user");
     let both = [&certs[..], &["--tls-psk", "user.psk", "--listen", "127.0.0.1:0", "--export", "m=memory:1M"]];
     let gateway = Gateway::start(&dir, &both.concat());
@@ -359,7 +361,7 @@ fn stock_nbd_clients_speak_tls() {
     gateway.stop();
 }
 
-/// A file of a user's key.
+/// Creates a file with a user's key.
 fn psktool(dir: &Path, user: &str) -> PathBuf {
     let file = dir.join(format!("{user}.psk"));
     let mut command = Command::new("psktool");
@@ -395,7 +397,7 @@ fn stock_nbd_clients_have_shared_keys() {
     let over_tcp =
         format!("nbds://alice@localhost:{port}/m?tls-psk-file={}", dir.join("alice.psk").display());
     assert!(gateway.done("nbdinfo", &[&over_tcp]).contains("with TLS"));
-    // qemu wants a folder with a file of this name.
+    // qemu requires a directory with a file of this name.
     let qemu = |user: &str| {
         let folder = dir.join(user);
         fs::create_dir_all(&folder).expect("room");
@@ -409,7 +411,7 @@ fn stock_nbd_clients_have_shared_keys() {
     };
     let compared = qemu("bob");
     assert!(compared.status.success(), "{}", String::from_utf8_lossy(&compared.stderr));
-    // Another's key, an unknown user, and no TLS.
+    // Another user's key, an unknown user, and no TLS.
     let refused = |uri: &str| !gateway.run("nbdinfo", &[uri]).status.success();
     fs::write(
         dir.join("false.psk"),
@@ -483,7 +485,7 @@ fn stock_nbd_clients_use_images_snapshots_and_striped_files() {
     gateway.stop();
 }
 
-/// Images that either side has made and changed are the same for both.
+/// Images created and changed by either side are the same for both.
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn stock_images_are_used_over_nbd() {
@@ -515,7 +517,7 @@ fn stock_images_are_used_over_nbd() {
     let gateway = Gateway::start(&dir, &["-c", &conf, "-p", "p", "--export", &now, "--export", &then]);
     gateway.done("nbdcopy", &[&uri("i"), "out"]);
     assert!(bytes("out") == data, "what the stock program has imported");
-    // What is written over NBD, the stock program sees, also while it is served.
+    // The stock program sees data written over NBD, also while the image is served.
     let words = ["write -P 7 3M 2M", "write -z 9M 100k", "discard 12M 4M", "write -P 8 17823744 1k"];
     let words: Vec<&str> = words.iter().flat_map(|word| ["-c", *word]).collect();
     let said = gateway.done("qemu-io", &[&["-f", "raw"], &words[..], &[&uri("i")]].concat());
@@ -525,7 +527,7 @@ fn stock_images_are_used_over_nbd() {
     data[12 << 20..16 << 20].fill(0);
     data[17_823_744..17_824_768].fill(8);
     assert!(stock_reads(&image) == data, "what was written over NBD");
-    // Longer by one side, then by the other.
+    // Enlarged by one side, then by the other.
     let size =
         |len: usize| assert_eq!(gateway.done("nbdinfo", &["--size", &uri("i")]).trim(), len.to_string());
     gateway.word(&["resize", "i", "20M"]);
@@ -539,7 +541,7 @@ fn stock_images_are_used_over_nbd() {
     assert!(bytes("out") == data);
     gateway.done("nbdcopy", &[&uri("then"), "out"]);
     assert!(bytes("out") == random(17 << 20, 6), "a snapshot stays");
-    // A striped file that the stock program has made, and reads with the hole that is in it then.
+    // The stock program creates a striped file, and reads it with the hole that the gateway makes in it.
     let rados = |args: &[&str]| {
         let mut command = Command::new("rados");
         let done = command

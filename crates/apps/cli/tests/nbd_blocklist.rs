@@ -1,11 +1,12 @@
-//! Goal: a gateway whose client is put on the blocklist ends no more than it must: the export whose lock
-//! another client took meanwhile is lost and says so, others go on with a client of another identity. The
-//! same for a gateway whose lock was broken without a blocklist: it changes nothing any more. Method: `loligo
-//! nbd` on a stock cluster is stopped (SIGSTOP) beside stock programs that take the lock of one of its
-//! images.
+//! Goal: a gateway whose client is blocklisted ends no more exports than it must. The export whose lock
+//! another client took meanwhile is lost and reports it; others continue with a client of another
+//! identity. A gateway whose lock was broken without a blocklist also loses the export and changes
+//! nothing any more. Method: `loligo nbd` on a stock cluster is stopped (SIGSTOP) while stock programs
+//! take the lock of one of its images.
 //!
-//! `LOLIGO_GATEWAY_STOPS` says how often gateways are stopped (1), each time one for each way to take a lock;
-//! `LOLIGO_GATEWAY_SEED` for how long (1: always for 40 s). `cargo xtask torture` does it often.
+//! `LOLIGO_GATEWAY_STOPS` is the number of stops (1); each stops one gateway for each way to take a
+//! lock. `LOLIGO_GATEWAY_SEED` selects their durations (1: always 40 s). `cargo xtask torture` runs it
+//! many times.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -16,10 +17,10 @@ use std::{env, fs, thread};
 use serde_json::Value;
 
 const LOLIGO: &str = env!("CARGO_BIN_EXE_loligo");
-/// Nothing that is waited for takes this long, unless it never comes.
+/// Time limit of all waits; exceeded only by an event that never comes.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A gateway with two images, and what is beside it.
+/// A gateway with two images, and its directory.
 struct Place {
     dir: PathBuf,
     conf: String,
@@ -70,14 +71,14 @@ impl Place {
         self.done("kill", &[signal, &pid]);
     }
 
-    /// Whether an export does what is asked.
+    /// Returns `true` if an export completes a qemu-io command.
     fn does(&self, image: &str, word: &str) -> bool {
         let uri = format!("nbd+unix:///{image}?socket=s");
         let output = self.run("qemu-io", &["-f", "raw", "-c", word, &uri]);
         output.status.success() && !String::from_utf8_lossy(&output.stdout).contains("fail")
     }
 
-    /// What the gateway says of an export.
+    /// Returns the gateway's description of an export.
     fn export(&self, image: &str) -> Value {
         let all: Value =
             serde_json::from_str(&self.done(LOLIGO, &["nbd", "ls", "c", "--format", "json"])).expect("JSON");
@@ -85,7 +86,7 @@ impl Place {
         all.find(|export| export["name"] == image).expect("it is there").clone()
     }
 
-    /// The address of the client that has an image's lock.
+    /// Returns the address of the client that holds an image's lock.
     fn lock_owner(&self, image: &str) -> String {
         let locks: Value =
             serde_json::from_str(&self.done("rbd", &["-p", "p", "lock", "ls", image, "--format", "json"]))
@@ -115,14 +116,14 @@ fn stopped(name: &str) {
     assert_eq!(owner, place.lock_owner(taken), "both exports have one client");
     place.signal("-STOP");
     place.done("ceph", &["osd", "blocklist", "add", &owner]);
-    // It breaks the lock of an owner that does not watch any more.
+    // The stock client breaks the lock of an owner that has no watch any more.
     place.bench(taken, &[]);
     assert!(place.done("ceph", &["osd", "blocklist", "ls"]).contains(&owner));
     place.signal("-CONT");
     let begun = Instant::now();
     while place.export(taken)["state"] != "lost" {
         assert!(begun.elapsed() < LONG, "{}", place.export(taken));
-        // What it does not do is not done later either.
+        // A failed write must not be executed later.
         assert!(!place.does(taken, "write -P 9 8M 4k"));
     }
     let why = place.export(taken)["why"].to_string();
@@ -131,7 +132,7 @@ fn stopped(name: &str) {
     assert!(place.does(kept, "write -P 2 64k 64k") && place.does(kept, "read -P 1 0 64k"));
     assert_eq!(place.export(kept)["state"], "ready", "{}", place.export(kept));
     assert_ne!(place.lock_owner(kept), owner, "its client has another identity");
-    // What is added now has a client that lives, the lost one, too.
+    // An export added now has a working client; so has the lost one when it is added again.
     place.done(LOLIGO, &["nbd", "rm", "c", taken]);
     place.done(LOLIGO, &["nbd", "add", "c", taken, &format!("rbd:p/{taken}")]);
     assert!(place.does(taken, "read -P 0 8M 4k") && place.does(taken, "write -P 3 8M 4k"));
@@ -139,23 +140,24 @@ fn stopped(name: &str) {
     drop(place.gateway_ended());
 }
 
-/// How the lock of a gateway that does not watch any more is taken.
+/// The ways to take the lock of a gateway whose watch has expired.
 #[derive(Clone, Copy, Debug)]
 enum Taking {
-    /// A stock client asks for it while the watch is still remembered, until it may break it.
+    /// A stock client asks for the lock while the watch is still registered, until it may break the
+    /// lock.
     Asked,
-    /// A stock client finds the watch gone.
+    /// A stock client finds that the watch is gone.
     Found,
     /// The same without a blocklist.
     Unblocked,
-    /// A person breaks it, without a blocklist.
+    /// A person breaks the lock, without a blocklist.
     ByHand,
 }
 
-/// What stock programs take so that they do not blocklist an owner.
+/// The option with which stock programs do not blocklist an owner.
 const UNBLOCKED: &str = "--rbd_blocklist_on_break_lock=false";
 
-/// Stops a gateway until the OSD has forgotten its watches, while the lock of one of its images is taken.
+/// Stops a gateway until the OSD has dropped its watches, while the lock of one of its images is taken.
 fn watch_lost(taking: Taking, round: u64, stopped_for: Duration) {
     let place = Place::new(&format!("{taking:?}{round}").to_lowercase());
     let [taken, kept] = &place.images;
@@ -175,7 +177,7 @@ fn watch_lost(taking: Taking, round: u64, stopped_for: Duration) {
     });
     let before = place.content(taken);
     place.signal("-CONT");
-    // The first may come before the gateway has heard of anything.
+    // The first write may come before the gateway has noticed the loss.
     let begun = Instant::now();
     loop {
         assert!(!place.does(taken, "write -P 9 0 4k"), "{taking:?}: written without the lock");
@@ -192,7 +194,7 @@ fn watch_lost(taking: Taking, round: u64, stopped_for: Duration) {
 }
 
 impl Place {
-    /// Has a stock client write to an image.
+    /// Writes to an image with a stock client.
     fn bench(&self, image: &str, options: &[&str]) {
         let bench = ["--io-type", "write", "--io-size", "4K", "--io-total", "4K", "--io-threads", "1"];
         let bench = [&["-p", "p", "bench", image, "--io-pattern", "seq"], &bench[..], options].concat();
@@ -207,14 +209,14 @@ impl Place {
         self.done("rbd", &[&["-p", "p", "lock", "rm", image], &lock[..]].concat());
     }
 
-    /// What an image holds, as a stock client reads it.
+    /// Returns an image's content as a stock client reads it.
     fn content(&self, image: &str) -> Vec<u8> {
         let output = self.run("rbd", &["-p", "p", "export", image, "-", "--no-progress"]);
         assert!(output.status.success(), "{image}: {}", String::from_utf8_lossy(&output.stderr));
         output.stdout
     }
 
-    /// Waits until the gateway has ended as it was told to, and removes its images.
+    /// Waits until the gateway has ended as requested, and removes its images.
     fn gateway_ended(mut self) -> Self {
         let status = self.gateway.take().expect("it runs").wait().expect("a child");
         assert!(status.success());
@@ -238,7 +240,7 @@ fn a_gateway_that_was_stopped_takes_no_lock_again() {
     let (rounds, seed) = (setting("LOLIGO_GATEWAY_STOPS"), setting("LOLIGO_GATEWAY_SEED"));
     let mut rng = fastrand::Rng::with_seed(seed);
     for round in 0..rounds {
-        // The OSD forgets a watch after 30 s.
+        // The OSD drops a watch after 30 s.
         let stopped_for = Duration::from_secs(if seed == 1 { 40 } else { rng.u64(32..50) });
         thread::scope(|scope| {
             for taking in [Taking::Asked, Taking::Found, Taking::Unblocked, Taking::ByHand] {

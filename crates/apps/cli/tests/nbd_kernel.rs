@@ -1,5 +1,6 @@
-//! Goal: a `/dev/nbdN` of the kernel's client is what the export is. Method: a kernel of Debian in qemu,
-//! without a disk: its init is a script that serves, attaches, writes, compares, detaches and powers off.
+//! Goal: a `/dev/nbdN` of the kernel's client has the export's content. Method: Debian's kernel runs in
+//! qemu without a disk. Its init is a script that serves, attaches, writes, compares, detaches and
+//! powers off.
 
 mod partitions;
 
@@ -10,14 +11,14 @@ use std::{env, fs};
 
 const LOLIGO: &str = env!("CARGO_BIN_EXE_loligo");
 
-/// What Debian's newest small kernel is a part of; it has the client as a module.
+/// The package that depends on Debian's newest small kernel, which has the client as a module.
 const KERNEL: &str = "linux-image-cloud-amd64";
 
-/// Seconds that the machine may take. It is emulated, so that it is the same everywhere; two idle cores take
-/// 15.
+/// Time limit of the machine in seconds. It is emulated, so that it is the same everywhere; with two
+/// idle cores it takes 15.
 const MACHINE_SECONDS_MAX: &str = "300";
 
-/// Each step says what it is about to try, so that the last line tells what failed.
+/// Each step prints its command first, so that the last line names the failed one.
 const INIT: &str = r#"#!/bin/busybox sh
 /bin/busybox --install -s /bin
 export PATH=/bin
@@ -130,13 +131,13 @@ fn the_kernel_attaches_writes_reads_and_detaches() {
     fs::remove_dir_all(&dir).expect("it is ours");
 }
 
-/// The unpacked package of a kernel, which stays for the next time.
+/// Unpacks the package of a kernel, and keeps it for the next run.
 fn kernel() -> PathBuf {
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernel");
     if dir.join("boot").exists() {
         return dir;
     }
-    // The lists may be older than what the mirror has.
+    // The local package lists may be older than the mirror.
     done(Command::new("apt-get").args(["-o", "Acquire::Check-Valid-Until=false", "update", "-qq"]));
     let depends = done(Command::new("apt-cache").args(["depends", KERNEL]));
     let package = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
@@ -150,18 +151,18 @@ fn kernel() -> PathBuf {
     dir
 }
 
-/// The file whose name begins so.
+/// Finds the file whose name begins with `name`.
 fn found(dir: &Path, name: &str) -> PathBuf {
     let pattern = format!("{name}*");
     let all = done(Command::new("find").arg(dir).args(["-type", "f", "-name", &pattern]));
     PathBuf::from(all.lines().next().unwrap_or_else(|| panic!("{name} is part of the package")))
 }
 
-/// The shared libraries that programs are loaded with, and what loads them.
+/// Returns the shared libraries of programs, and the loader.
 fn libraries(programs: &[PathBuf]) -> BTreeSet<PathBuf> {
     let mut libraries = BTreeSet::new();
     for program in programs {
-        // It fails for what is linked statically, which needs none.
+        // `ldd` fails for a statically linked program, which needs no library.
         let output = Command::new("ldd").arg(program).output().expect("it is part of the C library");
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         libraries.extend(said.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from));

@@ -1,5 +1,6 @@
-//! Goal: what a gateway has answered is there when it was killed. Method: `loligo nbd serve` over an image of
-//! a server of our own ends in mid-write, several times, and another one serves the image.
+//! Goal: writes that a gateway acknowledged are kept when it is killed. Method: a `loligo nbd serve` on
+//! an image of a server of our own is killed during writes, several times, and another one serves the
+//! image.
 
 mod nbd_load;
 
@@ -8,14 +9,14 @@ use std::process::Command;
 use loligo_server::Server;
 use nbd_load::{Gateway, Load, SIZE, Writer, read};
 
-/// How often it is killed.
+/// Number of kills.
 const ROUNDS: usize = 3;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_a_killed_gateway_answered_is_there() {
     let server = Server::memory().pool("p").start().expect("memory");
     let conf = server.conf().display().to_string();
-    // Whoever was killed holds a lock that others would have to break.
+    // With the exclusive lock, each new gateway would have to break that of the killed one.
     let features = ["--image-feature", "layering"];
     let made = Command::new(env!("CARGO_BIN_EXE_loligo"))
         .args(["-c", &conf, "-p", "p", "rbd", "create", "i", "--size", &format!("{}M", SIZE >> 20)])

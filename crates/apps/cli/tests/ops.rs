@@ -1,4 +1,4 @@
-//! `loligo ops`: what clients and servers have in flight, ours and stock ones.
+//! `loligo ops`: the operations in flight of clients and servers, ours and stock ones.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use std::{env, fs};
 use loligo_server::{Handle, Server};
 use serde_json::Value;
 
-/// How long the server takes to acknowledge a change: time to look at it.
+/// The server's delay before it acknowledges a change, during which the test looks at it.
 const DELAY: Duration = Duration::from_secs(2);
 
 struct Place {
@@ -79,7 +79,7 @@ fn refused(socket: &Path) -> String {
     String::from_utf8(output.stderr).expect("text")
 }
 
-/// Looks until there is something in flight.
+/// Waits until operations are in flight.
 fn in_flight(socket: &Path) -> Value {
     let begun = Instant::now();
     loop {
@@ -162,7 +162,7 @@ fn client_and_server_tell_of_the_same_operation() {
     assert!(age.flatten().is_some_and(|age| age >= DELAY.as_secs_f64()), "the slowest is the last: {after}");
 }
 
-/// A gateway is a client as well; its control socket tells of it.
+/// A gateway is a client as well; its control socket reports its operations.
 #[test]
 fn a_gateway_tells_what_its_devices_wait_for() {
     let place = Place::with_delay("gateway", Duration::from_millis(700));
@@ -182,7 +182,7 @@ fn a_gateway_tells_what_its_devices_wait_for() {
         std::thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(told(&control), serde_json::json!({ "kind": "client", "in_flight": [] }), "no cluster yet");
-    // The file's lock is taken.
+    // The add command takes the file's lock.
     let mut add = loligo(&["nbd", "add", "control", "f", "striped:f"]).spawn().expect("it starts");
     let told = in_flight(&control);
     assert_eq!(told["in_flight"][0]["object_id"], "f.0000000000000000", "{told}");
@@ -203,7 +203,7 @@ fn who_cannot_be_asked_is_explained() {
     let file = place.dir.join("file");
     fs::write(&file, "").expect("room");
     assert!(refused(&file).contains("not a socket"));
-    // One whose program was killed.
+    // The socket of a killed program.
     drop(std::os::unix::net::UnixListener::bind(&nothing).expect("room"));
     assert!(refused(&nothing).contains("has ended"), "{}", refused(&nothing));
     // A program that is neither client nor OSD.
@@ -213,7 +213,7 @@ fn who_cannot_be_asked_is_explained() {
     drop(admin);
 }
 
-/// The stock client's socket answers `loligo ops`, and ours answers the stock `ceph` in the same words.
+/// `loligo ops` reads a stock client's socket, and the stock `ceph` reads ours, with the same fields.
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn stock_clients_tell_as_ours_do() {
@@ -266,7 +266,7 @@ fn stock_daemons_tell_of_their_operations() {
         found.unwrap_or_else(|| panic!("no socket of {kind} in {sockets:?}"))
     };
     let (osd, mon) = (of("osd"), of("mon"));
-    // What it tells of late it tells as soon as there was anything.
+    // The slowest operations are reported as soon as there are any.
     let begun = Instant::now();
     loop {
         done(&["put", &object, "-"]);

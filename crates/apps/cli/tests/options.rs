@@ -1,6 +1,6 @@
-//! Options of the configuration on the command line and in `CEPH_ARGS`, side by side with the stock `rbd`:
-//! the same are taken, refused, and passed over with a word. LOLIGO_STOCK_CONF names a stock cluster's
-//! ceph.conf; its pool `p` is listed.
+//! Goal: options of the configuration on the command line and in `CEPH_ARGS` are accepted, refused, and
+//! ignored with a warning as by the stock `rbd`. Method: both programs list the pool `p` of a stock
+//! cluster, whose ceph.conf LOLIGO_STOCK_CONF names.
 
 use std::process::{Command, Output, Stdio};
 
@@ -91,7 +91,7 @@ fn run(program: &str, words: &[&str], ceph_args: &str) -> Output {
     command.output().expect("it is installed")
 }
 
-/// The status, and the option whose value was not taken.
+/// Returns the status, and the option whose value was refused.
 fn outcome(output: &Output) -> (Option<i32>, Option<String>) {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     let option = said.split("parse error setting '").nth(1).and_then(|rest| rest.split('\'').next());
@@ -111,7 +111,8 @@ fn options_are_taken_and_refused_as_by_rbd() {
         let is_log = |line: &str| line.starts_with("20");
         assert!(lines.lines().all(|line| line.starts_with("loligo: ") || is_log(line)), "{line}: {lines}");
     }
-    // Whole ones: what misses its value in CEPH_ARGS takes the command's name for it, in the stock program.
+    // Complete options only: in `CEPH_ARGS` of the stock program, an option without its value takes the
+    // command's name as one.
     let whole =
         |line: &&str| line.starts_with("--rbd") && line.contains(['=', ' ']) || line.starts_with("--no-rbd");
     for line in OPTIONS.lines().filter(whole) {
@@ -121,8 +122,8 @@ fn options_are_taken_and_refused_as_by_rbd() {
     }
 }
 
-/// An unknown option is one word more to `rados`, and so refused wherever words are counted; here it always
-/// is.
+/// To `rados` an unknown option is an additional word, which it refuses if it counts the words. Our
+/// program always refuses it.
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn unknown_options_are_no_names_of_objects() {
@@ -152,7 +153,8 @@ fn options_tell_what_they_do() {
     assert!(why.contains("did you mean rados_osd_op_timeout"), "{why}");
 }
 
-/// What is said to act is read somewhere, and what is read is said to act.
+/// Each option that is listed as acting is read somewhere, and each option that is read is listed as
+/// acting.
 #[test]
 fn options_that_act_are_those_that_are_read() {
     let shown = Command::new(env!("CARGO_BIN_EXE_loligo")).args(["config", "ls"]).output().unwrap();

@@ -1,5 +1,5 @@
-//! What is done to whole pools: `export`, `import`, `cppool`, `purge`, `load-gen`; each on a server of its
-//! own, and what one program exports the stock `rados` imports, and the other way around.
+//! Goal: `export`, `import`, `cppool`, `purge` and `load-gen` work on whole pools. Method: each runs on
+//! a server of its own. The stock `rados` imports exports of our program, and the other way around.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -7,7 +7,7 @@ use std::{env, fs};
 
 use loligo_server::{Handle, Server};
 
-/// `rados append` of an empty file makes the object; so do all forms of nothing.
+/// `rados append` of an empty file creates the object; so does any other empty write.
 #[test]
 fn nothing_appended_makes_an_object() {
     let place = Place::new("nothing");
@@ -24,15 +24,15 @@ fn nothing_appended_makes_an_object() {
         let shown = place.loligo(&[&["-p", "from"], stat].concat());
         assert!(shown.trim_end().ends_with("size 0"), "{object}: {shown}");
     }
-    // What is there stays as it is.
+    // The content of an existing object stays.
     fs::write(place.dir.join("five"), b"12345").expect("room");
     place.loligo(&["-p", "from", "put", "append", "five"]);
     place.loligo(&["-p", "from", "append", "append", "empty"]);
     assert!(place.loligo(&["-p", "from", "stat", "append"]).contains("size 5"));
 }
 
-/// Of a bench that was interrupted only its objects tell; stock's `cleanup` goes by their names, too (seen
-/// with 16.2.15).
+/// An interrupted bench leaves only its objects; stock's `cleanup` also finds them by name (seen with
+/// 16.2.15).
 #[test]
 fn what_an_interrupted_bench_left_is_removed() {
     let place = Place::new("cleanup");
@@ -48,7 +48,7 @@ fn what_an_interrupted_bench_left_is_removed() {
         left.sort_unstable();
         left
     };
-    // Neither the prefix of something else, nor a name that no run has, removes anything.
+    // Neither a prefix of other objects, nor the name of no run, removes anything.
     for refused in [&["cleanup", "--prefix", "mi"][..], &["cleanup", "--run-name", "nosuch"]] {
         assert_eq!(place.output("loligo", &[&["-p", "from"], refused].concat()).status.code(), Some(1));
     }
@@ -58,9 +58,9 @@ fn what_an_interrupted_bench_left_is_removed() {
     let said = place.loligo(&["-p", "from", "cleanup", "--prefix", "benchmark_data_other-host"]);
     assert!(said.starts_with("Removed 1 objects"), "{said}");
     assert_eq!(left(), ["mine"]);
-    // Nothing is left to be removed, which is no failure.
+    // With nothing to remove, the command succeeds.
     assert!(place.loligo(&["-p", "from", "cleanup"]).starts_with("Removed 0 objects"));
-    // What runs left in all namespaces, and their word, goes with --all.
+    // `--all` removes the objects of runs in all namespaces, and their metadata.
     place.loligo(&["-p", "from", "-N", "n1", "put", &of_host[0], path]);
     let bench = ["bench", "1", "write", "-b", "8", "--max-objects", "2", "--no-cleanup"];
     place.loligo(&[&["-p", "from", "-N", "n2"], &bench[..]].concat());
@@ -68,7 +68,7 @@ fn what_an_interrupted_bench_left_is_removed() {
     assert_eq!(place.loligo(&["-p", "from", "ls", "--all"]), "\tmine\n");
 }
 
-/// What `ls` shows with a locator is reached with it, and only so.
+/// An object that `ls` shows with a locator is found with that locator only.
 #[test]
 fn an_object_with_a_locator_is_reached() {
     let place = Place::new("locator");
@@ -84,11 +84,11 @@ fn an_object_with_a_locator_is_reached() {
     assert!(!of(&["get", "copy", "-"]).is_empty());
     of(&["rm", "o", "copy"]);
     assert_eq!(place.loligo(&["-p", "from", "ls"]), "");
-    // Where it would change nothing it is refused.
+    // Commands on which the locator has no effect refuse it.
     assert_eq!(place.output("loligo", &[&with[..], &["ls"]].concat()).status.code(), Some(1));
 }
 
-/// A path is any bytes.
+/// A path may be any bytes.
 #[test]
 fn a_path_need_not_be_text() {
     use std::os::unix::ffi::OsStrExt as _;
@@ -108,7 +108,7 @@ fn a_path_need_not_be_text() {
         }
         assert_eq!(fs::read(&path).expect("there"), b"bytes");
     }
-    // Nor does a word that must be text end it in a panic.
+    // A word that must be UTF-8 but is not causes an error, no panic.
     let refused = run(&[word("stat"), std::ffi::OsStr::from_bytes(b"\xff")]);
     assert_eq!(refused.status.code(), Some(1), "{}", String::from_utf8_lossy(&refused.stderr));
     let refused = run(&[word("--keyring"), std::ffi::OsStr::from_bytes(b"\xff"), word("ls")]);
@@ -116,7 +116,8 @@ fn a_path_need_not_be_text() {
     assert!(refused.status.code() == Some(1) && said.contains("is not UTF-8"), "{said}");
 }
 
-/// Whatever prints ends quietly where nobody reads, with the status of a program that SIGPIPE ends.
+/// Each command that prints ends quietly when its reader is gone, with the status of a program ended by
+/// SIGPIPE.
 #[test]
 fn where_nobody_reads_commands_end_quietly() {
     let place = Place::new("pipes");
@@ -140,11 +141,11 @@ fn where_nobody_reads_commands_end_quietly() {
         assert_eq!(String::from_utf8_lossy(&output.stderr), "", "{words:?}");
         assert_eq!(output.status.code(), Some(141), "{words:?}");
     }
-    // Nothing is left locked by those that were cut short.
+    // The interrupted commands leave no lock behind.
     place.loligo(&["-p", "from", "file", "rm", "s"]);
 }
 
-/// A server with two pools, and room for files.
+/// A server with two pools, and a directory for files.
 struct Place {
     server: Handle,
     dir: PathBuf,
@@ -165,7 +166,7 @@ impl Place {
         command.args(args).output().expect("it is installed")
     }
 
-    /// What a program prints, which must succeed.
+    /// Returns the output of a program, which must succeed.
     fn run(&self, program: &str, args: &[&str]) -> String {
         let output = self.output(program, args);
         let said = String::from_utf8_lossy(&output.stderr);
@@ -177,7 +178,7 @@ impl Place {
         self.run("loligo", args)
     }
 
-    /// Objects of several pieces, with attributes and maps, in two namespaces.
+    /// Creates objects of several pieces, with attributes and maps, in two namespaces.
     fn fill(&self) {
         let file = |name: &str, len: usize| {
             let content: Vec<u8> = (0..len).map(|at| (at / 7 % 251) as u8).collect();
@@ -196,7 +197,7 @@ impl Place {
         }
     }
 
-    /// All that a pool holds, as text.
+    /// Returns all content of a pool as text.
     fn contents(&self, pool: &str) -> String {
         let mut listed: Vec<String> =
             self.loligo(&["-p", pool, "ls", "--all"]).lines().map(str::to_owned).collect();
@@ -246,7 +247,7 @@ fn what_is_exported_is_imported_again() {
     assert!(place.contents("to").contains("/small: 4194304 bytes"));
     place.loligo(&["-p", "to", "import", "all"]);
     assert_eq!(place.contents("to"), before);
-    // A file that ends too early, and one that is none.
+    // A truncated file, and a file that is no export.
     let whole = fs::read(place.dir.join("all")).expect("just written");
     for (name, bytes) in [("cut", &whole[..whole.len() - 20]), ("none", &b"no such thing at all"[..])] {
         fs::write(place.dir.join(name), bytes).expect("room");
@@ -270,7 +271,8 @@ fn a_pool_is_copied_and_purged() {
         ("successfully purged pool to: 4 objects\n", "")
     );
     assert!(!place.output("loligo", &["cppool", "from", "from"]).status.success());
-    // As with stock's: 1, and only if it is asked for, as the copy lacks what the snapshots keep.
+    // As with the stock program, the status is 1, and a copy without the data of the snapshots must be
+    // confirmed.
     place.loligo(&["-p", "from", "rbd", "create", "--size", "1M", "i"]);
     place.loligo(&["-p", "from", "rbd", "snap", "create", "i@s"]);
     let refused = place.output("loligo", &["cppool", "from", "to"]);
@@ -310,8 +312,8 @@ fn objects_are_touched_and_mapped() {
     place.loligo(&["-p", "to", "set-alloc-hint", "o", "4M", "64K"]);
 }
 
-/// The stock program reads what ours wrote, and ours what it wrote. Attributes: the `rados` of 16.2 leaves
-/// them out.
+/// The stock program reads our exports, and our program reads the stock ones. The `rados` of 16.2 leaves
+/// out attributes.
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn exports_are_exchanged_with_rados() {

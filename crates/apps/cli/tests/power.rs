@@ -1,13 +1,14 @@
-//! Goal: what `loligo serve --store disk` acknowledged is there after its machine lost power: objects, their
-//! attributes and keys, and pools. Method: the server's directory is on a disk whose power can be cut
-//! (`loligo-powercut`). Clients write; the server is stopped (SIGSTOP), and the disk as chance leaves it is
-//! what the next server starts from. It is compared with what this process has noted.
+//! Goal: data that `loligo serve --store disk` acknowledged is kept after its machine loses power:
+//! objects, their attributes and keys, and pools. Method: the server's directory is on a disk whose
+//! power can be cut (`loligo-powercut`). Clients write, the server is stopped (SIGSTOP), and the next
+//! server starts from a random state of the disk that the cut allows. The content is compared with the
+//! record of this process.
 //!
-//! Against the simulated disks of the store's own tests, the key-value library, the monitor's state and the
-//! directories are the real ones here. One cut in five comes late enough for a checkpoint.
+//! The store's own tests use simulated disks. Here the key-value library, the monitor's state and the
+//! directories are real. One cut in five comes late enough for a checkpoint.
 //!
-//! `LOLIGO_POWER_CUTS` says how often (10), `LOLIGO_POWER_SEED` what (1). `cargo xtask torture` runs it for
-//! long.
+//! `LOLIGO_POWER_CUTS` is the number of cuts (10), `LOLIGO_POWER_SEED` the seed (1).
+//! `cargo xtask torture` runs it for a long time.
 
 mod server_process;
 mod writers;
@@ -80,7 +81,7 @@ async fn nothing_acknowledged_is_lost_when_the_power_fails() {
     mount.end().expect("nobody uses it");
 }
 
-/// The test above can fail: where syncs do nothing, what was acknowledged is missed.
+/// Checks that the test above can fail: if syncs do nothing, acknowledged data is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_that_does_not_sync_is_found_out() {
     if !loligo_powercut::is_available() {
@@ -118,14 +119,14 @@ async fn a_disk_that_does_not_sync_is_found_out() {
         let Err(error) = looks.await else { continue };
         let panic = error.into_panic();
         let said = panic.downcast_ref::<String>().expect("it says what is missed");
-        // An object is not what it was, or the server says that its store is damaged and does not start.
+        // An object has other content, or the server reports a damaged store and does not start.
         assert!(said.contains("after kill") || said.contains("loligo.log"), "{said}");
         return;
     }
     panic!("nothing was missed");
 }
 
-/// Stops all threads of a server where they are. What they have told clients by then was on the disk before.
+/// Stops all threads of a server. Everything that they acknowledged by then was on the disk before.
 fn stop(server: &ServerProcess) {
     let pid = server.0.id();
     // SAFETY: kill sends a signal to a process that has not been waited for.
@@ -140,10 +141,10 @@ fn stop(server: &ServerProcess) {
     }
 }
 
-/// Stopped, or in a call of the file system, which it leaves stopped.
+/// Returns `true` if a thread is stopped, or in a system call on the file system, after which it stops.
 fn is_stopped(thread: &Path) -> bool {
     let stat = fs::read_to_string(thread.join("stat")).unwrap_or_default();
-    // The name may contain anything; the state is behind its bracket.
+    // The name may contain any character; the state follows its bracket.
     stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['T', 'D']))
 }
 
@@ -156,8 +157,8 @@ fn setting(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// Says why a test did nothing. Not by `eprintln!`, which is not shown of tests that pass: `cargo xtask test`
-/// counts such lines.
+/// Prints why a test was skipped. It does not use `eprintln!`, whose output is hidden for tests that
+/// pass: `cargo xtask test` counts such lines.
 fn skipped(why: &str) {
     let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("skipped: {why}\n").as_bytes());
 }

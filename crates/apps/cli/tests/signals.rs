@@ -1,5 +1,5 @@
-//! Goal: a server that says it is ready can be told to end, and ends well. Method: it is told the moment its
-//! line is read, many times.
+//! Goal: a server that has printed `ready` can be ended, and ends with success. Method: it gets the
+//! signal the moment its line is read, many times.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;

@@ -1,7 +1,7 @@
-//! Goal: scripts that call `rados` and `rbd` run with our program under these names. Each line of
-//! `tools/*.txt` is a line of bash, in an order in which scripts that test Ceph call the programs; `!` begins
-//! one that must fail. The same lines hold for the programs of 16.2.15 (LOLIGO_TOOLS=stock runs them with
-//! those).
+//! Goal: scripts that call `rados` and `rbd` run with our program under these names. Method: each line
+//! of `tools/*.txt` is a line of bash, in an order in which scripts that test Ceph call the programs;
+//! `!` begins a line that must fail. The same lines hold for the programs of 16.2.15, which
+//! LOLIGO_TOOLS=stock runs.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;

@@ -1,13 +1,13 @@
-//! Goal: what `loligo serve --store disk` acknowledged is there after it was killed, whole, and nothing else
-//! is. Method: clients write, the server is killed (SIGKILL) at random moments and started again, and what it
-//! holds is compared with what this process, which is not killed, has noted.
+//! Goal: data that `loligo serve --store disk` acknowledged is complete after the server is killed, and
+//! nothing else is there. Method: clients write, the server is killed (SIGKILL) at random moments and
+//! restarted, and its content is compared with the record of this process, which is not killed.
 //!
-//! There are two kinds of writers. *Survivors* have a client that lives through all kills and sends again
-//! what was not answered: each of their operations happens exactly once. *Mourners'* clients go with the
-//! server: what was not answered has happened wholly or not at all.
+//! There are two kinds of writers. *Survivors* have a client that lives through all kills and resends
+//! unacknowledged operations: each of their operations happens exactly once. *Mourners* have a client
+//! that ends with the server: an unacknowledged operation has happened completely or not at all.
 //!
-//! `LOLIGO_TORTURE_KILLS` says how often (10), `LOLIGO_TORTURE_SEED` what (1). `cargo xtask torture` runs it
-//! for long.
+//! `LOLIGO_TORTURE_KILLS` is the number of kills (10), `LOLIGO_TORTURE_SEED` the seed (1).
+//! `cargo xtask torture` runs it for a long time.
 
 mod server_process;
 mod writers;
@@ -37,7 +37,7 @@ async fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
         server.kill();
         mourners.abandon().await;
         mourner.shutdown().await;
-        // Only what is under way is finished, by the next server.
+        // Only the operations in flight are completed, by the next server.
         survivors.stop();
         server = ServerProcess::start(&dir.0);
         survivors.finish().await;

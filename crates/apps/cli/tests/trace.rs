@@ -1,5 +1,5 @@
-//! `--trace` against a server of its own: every operation has each of its events, in order, and `loligo
-//! trace` reads them.
+//! Goal: a file of `--trace` has each event of every operation, in order, and `loligo trace` reads it.
+//! Method: commands on a server of its own.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ impl Place {
             .expect("it starts")
     }
 
-    /// What a command prints that must succeed.
+    /// Runs a command, which must succeed, and returns its output.
     fn text(&self, args: &[&str]) -> String {
         let output = self.run(args);
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
@@ -47,7 +47,7 @@ impl Drop for Place {
     }
 }
 
-/// The names and times of each operation's events, as they stand in the file.
+/// Returns the names and times of each operation's events, in the file's order.
 fn events(file: &Path) -> BTreeMap<u64, Vec<(String, f64)>> {
     let text = fs::read(file).expect("it was written");
     let all: Vec<Value> = serde_json::from_slice(&text).expect("a whole array");

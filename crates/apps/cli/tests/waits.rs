@@ -1,6 +1,6 @@
-//! Goal: a command that waits says after five seconds for what, on a terminal and in its log. Method:
-//! commands on a server that holds them up, and on a port where nobody answers; each is ended as soon as it
-//! has said it.
+//! Goal: a command that waits reports the reason after five seconds, on a terminal and in its log.
+//! Method: commands on a server that delays them, and on a port without a server; each command is ended
+//! as soon as it has reported.
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
@@ -11,7 +11,7 @@ use bytes::Bytes;
 use loligo_rados::{Builder, blocking};
 use loligo_server::{Handle, Server};
 
-/// A command, ended with this.
+/// A command, which is killed when this is dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -28,15 +28,15 @@ fn loligo() -> Command {
     command
 }
 
-/// Whether `line` has `before`, a number of seconds that is at least five, and then `after`. How many it is
-/// depends on how soon a busy machine lets the command look.
+/// Returns `true` if `line` has `before`, a number of seconds that is at least five, and then `after`.
+/// The number depends on the load of the machine.
 fn tells(line: &str, before: &str, after: &str) -> bool {
     let rest = line.split_once(before).map(|(_, rest)| rest);
     let seconds = rest.and_then(|rest| rest.split_once(' '));
     seconds.is_some_and(|(count, then)| count.parse().is_ok_and(|s: u64| s >= 5) && then.starts_with(after))
 }
 
-/// The first line that has `part`; all lines if there is none.
+/// Returns the first line that contains `part`; all lines if none does.
 fn line_with(part: &str, from: impl Read) -> String {
     let mut all = String::new();
     for line in BufReader::new(from).lines().map_while(Result::ok) {
@@ -48,7 +48,7 @@ fn line_with(part: &str, from: impl Read) -> String {
     panic!("no line has '{part}':\n{all}");
 }
 
-/// What a command without a terminal writes into its log, which is its standard error.
+/// Returns the line that a command without a terminal writes to its log, which is its standard error.
 fn logs(mut command: Command, part: &str) -> String {
     let mut running =
         Running(command.args(["--log-file", "-"]).stderr(Stdio::piped()).spawn().expect("it starts"));
@@ -56,7 +56,7 @@ fn logs(mut command: Command, part: &str) -> String {
     line_with(part, stderr)
 }
 
-/// With a pool that has reached its quota.
+/// Starts a server with a pool that has reached its quota.
 fn full_server() -> Handle {
     let server = Server::memory().pool("p").start().expect("the server starts");
     let create = loligo().arg("-c").arg(server.conf()).args(["-p", "p", "create", "o"]).status();
@@ -82,7 +82,7 @@ fn a_full_pool_is_told_to_who_removes() {
     assert!(line.contains("--force-full"), "{line}");
 }
 
-/// On one that `script` makes.
+/// The terminal is one that `script` creates.
 #[test]
 fn a_terminal_shows_it() {
     let server = full_server();

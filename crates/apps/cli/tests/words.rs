@@ -1,6 +1,6 @@
-//! The commands on objects, side by side with the stock `rados`: what one does the other shows, in the same
-//! words where they are for people. LOLIGO_STOCK_CONF names a stock cluster's ceph.conf; its pool `p` is
-//! used, and one is made for snapshots.
+//! Goal: commands on objects have the effects and the output for people of the stock `rados`. Method:
+//! both programs run side by side. LOLIGO_STOCK_CONF names a stock cluster's ceph.conf; its pool `p` is
+//! used, and one is created for snapshots.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ fn conf() -> String {
     std::env::var("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a ceph.conf")
 }
 
-/// Runs a program; what it prints, and whether it succeeds.
+/// Runs a program. Returns whether it succeeded, and its output.
 fn run(program: &str, args: &[&str], input: &[u8]) -> (bool, Vec<u8>) {
     let mut child = Command::new(program)
         .env("CEPH_CONF", conf())
@@ -32,14 +32,14 @@ fn does(args: &[&str]) {
     assert!(loligo(args).0, "{args:?}");
 }
 
-/// Both must show the same, and both succeed or both fail.
+/// Both programs must print the same, and both succeed or both fail.
 fn same(args: &[&str]) {
     let (ours, stock) = (loligo(args), run("rados", args, b""));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     assert_eq!((ours.0, text(&ours.1)), (stock.0, text(&stock.1)), "{args:?}");
 }
 
-/// The same as values of JSON.
+/// Compares the outputs as JSON values.
 fn same_json(args: &[&str]) {
     let read = |(good, shown): (bool, Vec<u8>)| {
         (good, serde_json::from_slice::<serde_json::Value>(&shown).expect("JSON"))
@@ -67,7 +67,7 @@ fn maps_are_shown_as_rados_shows_them() {
     same(&with(&["listomapvals", "wo"]));
     same(&with(&["listomapkeys", "none"]));
     assert!(!loligo(&with(&["getomapval", "wo", "k1"])).0);
-    // A file's times have no fractions in the stock program.
+    // The stock program's `stat` prints times without fractions.
     let (_, stat) = loligo(&with(&["stat", "wo2"]));
     let (_, stock) = run("rados", &with(&["stat", "wo2"]), b"");
     let second = |shown: &[u8]| String::from_utf8_lossy(shown).split('.').next().map(str::to_owned);
@@ -112,7 +112,7 @@ fn snapshots_are_seen_by_both() {
     same(&with(&["lssnap"]));
 }
 
-/// Digits as `#`: the cluster's numbers differ each time.
+/// Replaces numbers with `#`: the cluster's numbers differ each time.
 fn masked(shown: &[u8]) -> String {
     let mut text = String::new();
     for c in String::from_utf8_lossy(shown).chars() {
@@ -159,14 +159,14 @@ fn watchers_are_notified_and_listed_by_both() {
     assert!(!loligo(&word(&["notify", "none", "x"])).0 && !loligo(&word(&["watch", "none"])).0);
 }
 
-/// A line's value in what a bench prints.
+/// Returns a line's value in the output of a bench.
 fn value(shown: &[u8], name: &str) -> String {
     let text = String::from_utf8_lossy(shown).into_owned();
     let line = text.lines().find(|line| line.starts_with(name));
     line.unwrap_or_else(|| panic!("no '{name}' in {text}")).rsplit(' ').next().unwrap_or_default().to_owned()
 }
 
-/// Objects that hold several operations are read by the other program, whichever wrote them.
+/// Either program reads the other's bench objects, which hold several operations.
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn benches_read_each_others_objects() {
@@ -180,7 +180,7 @@ fn benches_read_each_others_objects() {
         let size = ["-b", "1000", "-O", "4096", "--max-objects", "5"];
         let wrote = [&["bench", "1", "write", "--no-cleanup", "-t", "4"][..], &size].concat();
         let wrote = bench(writer, "bench", &wrote);
-        // Stock begins some more where it stops in the middle of an object.
+        // Stock begins a few more operations if it stops in the middle of an object.
         let writes = value(&wrote, "Total writes made:");
         assert!(["20", "21", "22", "23", "24"].contains(&&*writes), "{writes}");
         assert_eq!(value(&wrote, "Object size:"), "4096");
@@ -196,7 +196,7 @@ fn benches_read_each_others_objects() {
         }
         bench(reader, "bench", &["cleanup"]);
         assert_eq!(bench(writer, "bench", &["ls"]), b"");
-        // What is written elsewhere than into the data has the same names.
+        // Objects written without data have the same names.
         let wrote =
             ["bench", "1", "write", "--no-cleanup", "--write-omap", "--write-xattr", "--max-objects", "1"];
         bench(writer, "elsewhere", &[&wrote[..], &["-b", "1000", "-O", "2000"]].concat());
@@ -214,7 +214,7 @@ fn benches_read_each_others_objects() {
             bench(reader, "elsewhere", &["listxattr", &object]),
             b"bench-xattr-key-0\nbench-xattr-key-1000\n"
         );
-        // Which have no data to be read.
+        // They have no data to read.
         assert!(!run(reader, &["-p", "p", "-N", "elsewhere", "bench", "1", "seq"], b"").0);
         bench(reader, "elsewhere", &["cleanup"]);
         assert_eq!(bench(writer, "elsewhere", &["ls"]), b"");
@@ -229,7 +229,8 @@ fn benches_read_each_others_objects() {
     }
 }
 
-/// A key, a value, a snapshot and a pool by other means than words; as stock takes and refuses them.
+/// Gives a key, a value, a snapshot and a pool by options instead of words; stock accepts and refuses
+/// the same.
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn options_name_what_words_name_otherwise() {

@@ -1,7 +1,7 @@
-//! Goal: what a flush of cached files has acknowledged survives that the server is killed (SIGKILL), also in
-//! the middle of writing back, and what could not be written back is kept, written later, and told once.
-//! Method: a server process on disk, striped files behind a cache, arrays of bytes beside them, and clients
-//! that connect anew to compare.
+//! Goal: data that a flush of cached files acknowledged survives a kill of the server (SIGKILL), also in
+//! the middle of writing back. Data that could not be written back is kept, written later, and its
+//! failure is reported once. Method: a server process on disk, striped files behind a cache, arrays with
+//! the expected bytes, and new clients that compare.
 
 mod server_process;
 
@@ -19,12 +19,12 @@ const UNIT: u64 = 64 << 10;
 const FILE_BYTES: usize = 8 << 20;
 const FILES: [&str; 3] = ["one", "two", "busy"];
 const ROUNDS: u64 = 6;
-/// Nothing that is waited for takes this long, unless it never comes.
+/// Time limit of all waits; exceeded only by an event that never comes.
 const LONG: Duration = Duration::from_secs(60);
-/// How long operations may take of a client that does not wait for ever (`rados_osd_op_timeout`).
+/// The operation timeout of a client that does not wait forever (`rados_osd_op_timeout`).
 const PATIENCE_S: &str = "1.5";
 
-/// A cached file and what it must hold.
+/// A cached file and its expected content.
 struct Written {
     file: CachedFile,
     array: Vec<u8>,
@@ -36,7 +36,7 @@ impl Written {
         self.array[at..at + data.len()].copy_from_slice(data);
     }
 
-    /// Most of it, in pieces of any length.
+    /// Overwrites most of the file, in pieces of random length.
     async fn scribble(&mut self, random: &mut Rng, writes: usize) {
         for _ in 0..writes {
             let at = random.usize(..FILE_BYTES);
@@ -47,13 +47,13 @@ impl Written {
     }
 }
 
-/// Nothing is lost: those who flush wait until the server is back, and are not told of it.
+/// Nothing is lost: a flush waits until the server is back, and returns no error.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_flushed_survives_kills_in_the_middle_of_it() {
     let dir = Scratch::new("write-back-survives");
     let mut server = ServerProcess::start(&dir.0);
     let rados = connect(&dir.0, None).await;
-    // Who writes back is who flushes.
+    // Only flushes write back: the cache never does by itself.
     let cache = Cache::new(Options { dirty_time: LONG * 60, ..Options::of_size(128 << 20) });
     let mut files = Vec::new();
     for name in FILES {
@@ -83,7 +83,7 @@ async fn what_was_flushed_survives_kills_in_the_middle_of_it() {
         let together = async { tokio::join!(flush, kill, busy.scribble(&mut others, 20)) };
         tokio::time::timeout(LONG, together).await.expect("the server is back");
         files[2].file.flush().await.expect("written back");
-        // Acknowledged: nothing is on its way any more.
+        // The flush is acknowledged, so no write is in flight.
         tokio::task::block_in_place(|| server.kill());
         server = tokio::task::block_in_place(|| ServerProcess::start(&dir.0));
         for (name, written) in FILES.iter().zip(&files) {
@@ -98,8 +98,8 @@ async fn what_was_flushed_survives_kills_in_the_middle_of_it() {
     rados.shutdown().await;
 }
 
-/// Who flushes while the server is away is told each time, since it is tried each time; nothing of it is told
-/// later.
+/// A flush without a server fails each time, since each one tries again. A reported failure is not
+/// reported again later.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_was_told_of_a_failure_is_not_told_again() {
     let dir = Scratch::new("write-back-told");
@@ -125,7 +125,7 @@ async fn who_was_told_of_a_failure_is_not_told_again() {
     drop(server);
 }
 
-/// What failed when nobody flushed is told to who flushes next, once, though all of it is written by then.
+/// A failure outside a flush is reported by the next flush, once, even if all data is written by then.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failure_behind_the_back_is_told_once() {
     let dir = Scratch::new("write-back-behind");
@@ -170,7 +170,7 @@ async fn make(rados: &Rados, cache: &Cache<loligo_stripe::CachedObjects>, name: 
     Written { file: file.cached(cache), array: vec![0; FILE_BYTES] }
 }
 
-/// What a client sees that has cached nothing.
+/// Returns the content as a client without a cache reads it.
 async fn content(dir: &Path, name: &str) -> Vec<u8> {
     let rados = connect(dir, None).await;
     let file = Striper::new(rados.ioctx("p").await.expect("the pool")).open(name).await.expect("there");
@@ -189,7 +189,7 @@ async fn connect(dir: &Path, patience_s: Option<&str>) -> Rados {
     tokio::time::timeout(LONG, builder.connect()).await.expect("the server answers").expect("connects")
 }
 
-/// Waits until the client has found the server again.
+/// Waits until the client has reconnected to the server.
 async fn is_there(rados: &Rados) {
     let pool = rados.ioctx("p").await.expect("the pool");
     let begun = Instant::now();
@@ -198,7 +198,7 @@ async fn is_there(rados: &Rados) {
     }
 }
 
-/// Waits until there is something.
+/// Waits until `look` finds something.
 async fn soon<T>(look: impl Fn() -> Option<T>) -> T {
     let begun = Instant::now();
     loop {

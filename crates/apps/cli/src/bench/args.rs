@@ -1,4 +1,4 @@
-//! The words of `loligo bench` and its kin.
+//! The command line of `loligo bench`, `cleanup` and `load-gen`.
 
 use std::path::PathBuf;
 
@@ -49,7 +49,7 @@ pub(crate) struct Bench {
     pub(crate) output: Option<PathBuf>,
 }
 
-/// What to do in a bench.
+/// The operation that a bench measures.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Mode {
     Write,
@@ -57,7 +57,7 @@ pub(crate) enum Mode {
     Rand,
 }
 
-/// What to remove.
+/// Selects the objects to remove.
 #[derive(clap::Args)]
 pub(crate) struct Cleanup {
     /// The run's name.

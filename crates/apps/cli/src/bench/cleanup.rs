@@ -1,4 +1,4 @@
-//! `loligo cleanup`: removes what a bench left behind, as `rados cleanup` does.
+//! `loligo cleanup`: removes the objects of a bench, as `rados cleanup` does.
 
 use std::time::Instant;
 
@@ -11,8 +11,9 @@ use super::{REMOVALS, remove_all};
 use crate::client::{self, Client, Pool};
 use crate::failure::{Context, Failure};
 
-/// Removes the objects of a run; those that begin with `of`; or, where no run without a name has left word,
-/// all of this machine's. Of all namespaces, these are looked for, as runs leave word in each.
+/// Removes the objects of a run, or those whose names begin with `of`. Without either, and without the
+/// metadata of an unnamed run, it removes all of this machine's objects. `--all` searches all namespaces
+/// by name, since each namespace has its own metadata.
 pub(crate) fn run(client: Client, options: &Cleanup) -> Result<(), Failure> {
     let (run_name, of, all) = (options.run_name.as_deref(), options.prefix.as_deref(), options.all);
     if let Some(of) = of.filter(|of| !of.starts_with(PREFIX)) {
@@ -40,8 +41,8 @@ async fn removed(pool: &Pool, run_name: Option<&str>, of: Option<&str>) -> Resul
     }
     let name = Metadata::object_name(run_name);
     match pool.ioctx.stat(name).await {
-        // Of an interrupted run only its objects tell. A name that was given may be mistyped: nothing is
-        // removed for it.
+        // An interrupted run leaves no metadata, only objects. A given name may be mistyped, so nothing
+        // is removed for it.
         Err(e) if e.is_not_found() && run_name.is_none() => {
             return search(pool, &prefix(), None, pool.ioctx.objects()).await;
         }
@@ -53,7 +54,8 @@ async fn removed(pool: &Pool, run_name: Option<&str>, of: Option<&str>) -> Resul
     Ok(metadata.objects())
 }
 
-/// Removes the listed objects whose names begin so, and those that are called `word`; these are not counted.
+/// Removes the listed objects whose names begin with `prefix`, and those named `word`, which are not
+/// counted.
 async fn search(pool: &Pool, prefix: &str, word: Option<&str>, listed: ObjectList) -> Result<u64, Failure> {
     let what = || pool.names("cleanup", prefix);
     let is_word = |oid: &[u8]| word.is_some_and(|word| oid == word.as_bytes());

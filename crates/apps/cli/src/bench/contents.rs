@@ -1,13 +1,14 @@
-//! What `bench` writes into objects, and checks when it reads them.
+//! The data that `bench` writes into objects, and checks when it reads them.
 
 use std::io::Write;
 
 use bytes::{Bytes, BytesMut};
 
-/// What the object of a number holds: what `rados bench` of release 16 writes, and looks for when it reads.
+/// Returns the data of the object with this number: `rados bench` of release 16 writes it, and checks it
+/// when it reads.
 ///
-/// `spare` is what an operation that has ended wrote. If nobody holds it any more, only its beginning is
-/// written anew, so that as many buffers are in use as operations are in flight, as in `rados bench`.
+/// `spare` is the buffer of a finished operation. If nothing else holds it, only its beginning is
+/// rewritten, so that there are as many buffers as operations in flight, as in `rados bench`.
 pub(super) fn contents(spare: Option<Bytes>, bytes: usize, number: u64) -> Bytes {
     let mut data = match spare.map(Bytes::try_into_mut) {
         Some(Ok(data)) if data.len() == bytes => data,
@@ -17,7 +18,7 @@ pub(super) fn contents(spare: Option<Bytes>, bytes: usize, number: u64) -> Bytes
             data
         }
     };
-    // As C's snprintf puts it: cut off where the buffer ends, and closed with a zero all the same.
+    // As C's snprintf does: truncated at the end of the buffer, and terminated with a zero all the same.
     let mut text = [0; 48];
     let mut free = &mut text[..];
     write!(free, "I'm the {number:>16}th op!").expect("a number has at most 20 digits");

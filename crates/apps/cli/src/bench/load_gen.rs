@@ -1,5 +1,5 @@
-//! `loligo load-gen`: reads and writes of random length at random places of objects of random size, at a
-//! given rate.
+//! `loligo load-gen`: reads and writes of random length, at random offsets of objects of random size, at
+//! a given rate.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::client::{self, Client, Pool};
 use crate::failure::{Context, Failure};
 use crate::format::Format;
 
-/// Objects made or removed at the same time.
+/// Maximum number of objects that are created or removed concurrently.
 const AT_ONCE: usize = 64;
 
 pub(crate) fn run(client: Client, options: &LoadGen) -> Result<(), Failure> {
@@ -52,7 +52,7 @@ impl LoadGen {
     }
 }
 
-/// What was done in one direction.
+/// The finished operations of one direction.
 struct Done {
     bytes: u64,
     latency_us: Histogram<u64>,
@@ -62,14 +62,14 @@ struct Load<'a> {
     pool: &'a Pool,
     options: &'a LoadGen,
     rng: Rng,
-    /// Their sizes, in bytes.
+    /// The objects' sizes in bytes.
     objects: Vec<u64>,
     reads: Done,
     writes: Done,
     elapsed: Duration,
 }
 
-/// One operation that was done.
+/// A finished operation.
 struct Finished {
     is_read: bool,
     len: u64,
@@ -90,7 +90,7 @@ impl<'a> Load<'a> {
         format!("load_gen_{}_{number}", std::process::id())
     }
 
-    /// Makes the objects as long as they are to be, with nothing in them.
+    /// Creates the objects with their sizes, without data.
     async fn make_objects(&self) -> Result<(), Error> {
         let make = |(number, size): (usize, &u64)| {
             self.pool.ioctx.operate(Self::name(number), WriteOp::new().create(false).truncate(*size))
@@ -113,7 +113,7 @@ impl<'a> Load<'a> {
         Ok(())
     }
 
-    /// Keeps as many operations under way as may be, while they are not more than the rate allows.
+    /// Keeps as many operations in flight as the limits and the rate allow.
     async fn run(&mut self) -> Result<(), Error> {
         let began = Instant::now();
         let lasting = Duration::from_secs(self.options.run_length);
@@ -133,7 +133,7 @@ impl<'a> Load<'a> {
                 under_way.push(op);
                 continue;
             }
-            // Until there is room, or the next one is due.
+            // Waits until an operation ends or the next one is due.
             let behind = sent_bytes.saturating_sub(due) as f64 / self.options.target_throughput as f64;
             let pause =
                 Duration::from_secs_f64(behind).clamp(Duration::from_millis(1), Duration::from_millis(100));
@@ -152,7 +152,7 @@ impl<'a> Load<'a> {
         Ok(())
     }
 
-    /// An operation, and its bytes.
+    /// Draws a random operation. Returns its length and its future.
     fn draw(&mut self) -> (u64, impl Future<Output = Finished> + use<'a>) {
         let number = self.rng.usize(..self.objects.len());
         let size = self.objects[number];

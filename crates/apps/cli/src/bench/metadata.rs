@@ -1,25 +1,25 @@
-//! The object in which a write run describes itself, so that read runs and `cleanup` find it.
+//! The object in which a write run describes itself, for read runs and `cleanup`.
 
 use loligo_wire::{DecodeError, Reader, Writer};
 
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
 
-/// The object in which a run without a name describes itself.
+/// The metadata object of a run without a name.
 const LAST_RUN: &str = "benchmark_last_metadata";
 
-/// What a write run leaves for those that read or remove its objects; the format is `rados bench`'s.
+/// The description of a write run, for read runs and `cleanup`; the format is `rados bench`'s.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Metadata {
     object_bytes: u64,
-    /// Operations: numbers 0 to this, exclusive.
+    /// Number of operations; they are numbered from 0.
     pub(crate) ops: u64,
     pid: i32,
     op_bytes: u64,
     prefix: String,
 }
 
-/// Where an operation writes or reads.
+/// The range of an object that an operation writes or reads.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Target {
     pub(super) object: String,
@@ -27,33 +27,35 @@ pub(super) struct Target {
 }
 
 impl Metadata {
-    /// A run of this process that has written nothing yet. An object is no smaller than an operation.
+    /// Creates the metadata of a run of this process that has written nothing yet. An object is never
+    /// smaller than an operation.
     pub(super) fn of_this_process(op_bytes: u64, object_bytes: u64) -> Self {
         let pid = std::process::id().cast_signed();
         Self { object_bytes, ops: 0, pid, op_bytes: op_bytes.min(object_bytes), prefix: prefix() }
     }
 
-    /// The same run when it has done more.
+    /// Returns the same metadata with another number of operations.
     pub(super) fn with_ops(&self, ops: u64) -> Self {
         Self { ops, ..self.clone() }
     }
 
-    /// Objects that the operations touch.
+    /// Returns the number of objects that the operations touch.
     pub(super) fn objects(&self) -> u64 {
         self.ops.div_ceil(self.ops_per_object())
     }
 
-    /// Whole operations only: where an object's size is no multiple, its end stays unwritten.
+    /// Only whole operations count: if an object's size is no multiple of theirs, its end stays
+    /// unwritten.
     pub(super) fn ops_per_object(&self) -> u64 {
         self.object_bytes.checked_div(self.op_bytes).unwrap_or(1).max(1)
     }
 
-    /// The object of a number.
+    /// Returns the name of the object with this number.
     pub(super) fn object(&self, number: u64) -> String {
         format!("{}_{}_object{number}", self.prefix, self.pid)
     }
 
-    /// Where the operation of a number goes: an object is filled before the next one begins.
+    /// Returns the target of an operation: an object is filled before the next one begins.
     pub(super) fn target(&self, op: u64) -> Target {
         let per_object = self.ops_per_object();
         Target { object: self.object(op / per_object), offset: op % per_object * self.op_bytes }
@@ -98,16 +100,16 @@ impl Metadata {
         let object_bytes = r.u64()?;
         let ops = r.i32()?.max(0).cast_unsigned().into();
         let pid = r.i32()?;
-        // Releases before 0.94 wrote no more; an operation was an object.
+        // Releases before 0.94 wrote no more; each operation was an object.
         let op_bytes = if r.is_empty() { object_bytes } else { r.u64()? };
         Ok(Self { object_bytes, ops, pid, op_bytes, prefix: prefix() })
     }
 }
 
-/// What the names of all benches' objects begin with.
+/// The prefix of the names of all benches' objects.
 pub(super) const PREFIX: &str = "benchmark_data";
 
-/// Objects carry the name of the host, so that two hosts can bench one pool.
+/// The names contain the host's name, so that two hosts can bench one pool.
 pub(super) fn prefix() -> String {
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     format!("{PREFIX}_{}", host.trim())
@@ -126,7 +128,7 @@ mod tests {
 
     #[test]
     fn operations_fill_an_object_before_the_next() {
-        // What `rados bench write -b 4096 -O 20000` of 16.2.15 writes: four operations to an object.
+        // The layout of `rados bench write -b 4096 -O 20000` of 16.2.15: four operations to an object.
         let run = Metadata { ops: 9, ..Metadata::of_this_process(4096, 20_000) };
         let targets: Vec<_> = (0..run.ops).map(|op| run.target(op)).collect();
         let offsets: Vec<_> = targets.iter().map(|target| target.offset).collect();

@@ -1,5 +1,5 @@
-//! `loligo bench`: what `rados bench` does, with the same names of objects, so that either cleans up after
-//! the other.
+//! `loligo bench`: measures a pool as `rados bench` does. The objects' names are the same, so that
+//! either program removes the other's objects.
 
 mod args;
 pub(crate) mod cleanup;
@@ -24,7 +24,7 @@ use metadata::Metadata;
 pub(crate) use result::Measured;
 use run::{Driver, Into, Job};
 
-/// Removals under way when cleaning up.
+/// Maximum number of concurrent removals.
 const REMOVALS: usize = 128;
 
 pub(crate) fn run(client: Client, options: &Bench) -> Result<(), Failure> {
@@ -97,7 +97,7 @@ async fn remove_all(pool: &Pool, metadata: &Metadata) -> Result<(), Failure> {
     stream::iter((0..metadata.objects()).map(|number| metadata.object(number)))
         .map(|object| async move {
             match pool.ioctx.remove(object.clone()).await {
-                // What somebody else has removed is removed.
+                // Another client has removed it already.
                 Err(e) if !e.is_not_found() => Err(e).context(|| pool.names("cleanup", &object)),
                 _ => Ok(()),
             }

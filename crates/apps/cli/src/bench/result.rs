@@ -5,18 +5,18 @@ use std::time::Duration;
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};
 
-/// What a bench measured.
+/// The measurements of a bench.
 pub(crate) struct Measured {
     pub(super) elapsed: Duration,
     pub(super) latency_ns: Histogram<u64>,
-    /// Operations of each whole second.
+    /// Number of operations that ended in each whole second.
     pub(super) ops_per_s: Vec<u64>,
     pub(super) bytes_per_op: u64,
     pub(super) object_bytes: u64,
     pub(super) is_write: bool,
     /// CPU time of this process.
     pub(super) cpu_us: f64,
-    /// What this process' threads waited for its locks, together.
+    /// Time that all threads of this process waited for its locks, in total.
     pub(super) lock_wait: Duration,
 }
 
@@ -35,7 +35,7 @@ impl Measured {
         self.ops_per_s() * self.bytes_per_op as f64
     }
 
-    /// A quantile of the latency.
+    /// Returns a quantile of the latency in microseconds.
     pub(crate) fn latency_us(&self, quantile: f64) -> f64 {
         self.latency_ns.value_at_quantile(quantile) as f64 / 1e3
     }
@@ -44,12 +44,13 @@ impl Measured {
         self.cpu_us / self.ops().max(1) as f64
     }
 
-    /// Of all threads together, per second of the bench.
+    /// Returns the wait of all threads for locks, per second of the bench.
     fn lock_wait_us_per_s(&self) -> f64 {
         self.lock_wait.as_secs_f64() * 1e6 / self.elapsed.as_secs_f64()
     }
 
-    /// For people and for programs that read what `rados bench` prints: its lines come first, in its order.
+    /// Formats the figures for people and for programs that parse `rados bench`: its lines come first,
+    /// in its order.
     pub(super) fn to_text(&self) -> String {
         let (done, op) = match self.is_write {
             true => ("Total writes made:", "Write size:"),
@@ -80,7 +81,7 @@ impl Measured {
             ("Lock waits (us/s):", format!("{:.0}", self.lock_wait_us_per_s())),
         ];
         if !self.is_write {
-            // As `rados bench seq` has it.
+            // `rados bench seq` prints only the mean of the bandwidth, and no deviation of the latency.
             lines.retain(|(name, _)| !name.to_lowercase().contains("dwidth") || name.starts_with('B'));
             lines.retain(|(name, _)| !name.starts_with("Stddev Latency"));
         }
@@ -98,7 +99,7 @@ impl Measured {
         )
     }
 
-    /// For programs: these names do not change.
+    /// Formats the figures for programs: these names do not change.
     pub(super) fn to_json(&self) -> Value {
         json!({
             "ops": self.ops(),
@@ -117,12 +118,12 @@ impl Measured {
     }
 }
 
-/// How many operations ended in each second of a bench.
+/// Number of operations that ended in each second of a bench.
 #[derive(Default)]
 pub(super) struct PerSecond(Vec<u64>);
 
 impl PerSecond {
-    /// Counts an operation that has ended so long after the beginning.
+    /// Counts an operation that ended at this time after the start.
     pub(super) fn count(&mut self, since: Duration) {
         let second = usize::try_from(since.as_secs()).unwrap_or(usize::MAX - 1);
         if self.0.len() <= second {
@@ -136,14 +137,14 @@ impl PerSecond {
         self.0.iter_mut().zip(&other.0).for_each(|(sum, more)| *sum += more);
     }
 
-    /// Those of the seconds that were over when the bench was.
+    /// Returns the counts of the seconds that had passed when the bench ended.
     pub(super) fn whole(mut self, elapsed: Duration) -> Vec<u64> {
         self.0.resize(usize::try_from(elapsed.as_secs()).unwrap_or(self.0.len()), 0);
         self.0
     }
 }
 
-/// How operations a second varied from second to second.
+/// The spread of the operations per second.
 struct Spread {
     stddev: f64,
     max: f64,
@@ -151,7 +152,7 @@ struct Spread {
 }
 
 impl Spread {
-    /// Of a bench of less than a second there is only the mean.
+    /// A bench of less than a second has only the mean.
     fn of(measured: &Measured) -> Self {
         let mean_of_all = [measured.ops_per_s()];
         let of_seconds: Vec<f64> = measured.ops_per_s.iter().map(|ops| *ops as f64).collect();
@@ -166,7 +167,8 @@ impl Spread {
     }
 }
 
-/// CPU time that this process has used (`/proc/self/stat`, fields 14 and 15, in hundredths of a second).
+/// Returns the CPU time of this process (`/proc/self/stat`, fields 14 and 15, in hundredths of a
+/// second).
 pub(super) fn process_cpu_us() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
@@ -199,7 +201,7 @@ mod tests {
             let names = text.lines().map(|line| line.split(':').next().unwrap_or_default().to_owned());
             names.collect::<Vec<_>>().join("|")
         };
-        // Names and order of 16.2.15, whose lines end with the latencies in seconds.
+        // Names and order of 16.2.15; its lines end with the latencies in seconds.
         let written = measured(&[10, 20], true).to_text();
         assert!(names(&written).starts_with(
             "Total time run|Total writes made|Write size|Object size|Bandwidth (MB/sec)|Stddev Bandwidth|\

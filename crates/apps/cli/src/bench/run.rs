@@ -15,17 +15,17 @@ use super::result::{Measured, PerSecond, process_cpu_us};
 use crate::client::Pool;
 use crate::failure::{Context as _, Failure};
 
-/// What each operation does.
+/// The operations of a bench.
 pub(super) enum Job {
-    /// Writes the next part of an object, until so many operations have begun.
+    /// Writes the next part of an object, until `ops_max` operations have begun.
     Write { metadata: Metadata, into: Into, ops_max: u64 },
-    /// Reads the next part of an object; ends with the last one.
+    /// Reads the next part of an object; ends after the last one.
     Seq { metadata: Metadata },
-    /// Reads any part of an object.
+    /// Reads a pseudo-random part of an object.
     Rand { metadata: Metadata },
 }
 
-/// What of an object is written.
+/// The parts of an object that are written.
 #[derive(Clone, Copy)]
 pub(super) struct Into {
     pub(super) data: bool,
@@ -39,7 +39,7 @@ impl Job {
         metadata
     }
 
-    /// The operation that a number stands for; `None` behind the last one.
+    /// Returns the operation that a sequence number stands for; `None` after the last one.
     fn op(&self, number: u64) -> Option<u64> {
         match self {
             Self::Write { ops_max, .. } => (number < *ops_max).then_some(number),
@@ -54,7 +54,7 @@ impl Into {
         !(self.omap || self.xattrs)
     }
 
-    /// With the names that `rados bench` gives to keys and attributes.
+    /// Keys and attributes have the names of `rados bench`.
     fn op(self, offset: u64, data: &Bytes) -> WriteOp {
         let mut op = WriteOp::new();
         if self.data {
@@ -80,11 +80,11 @@ struct Shared {
     ioctx: IoCtx,
     pool: String,
     job: Job,
-    /// Operations begun. Relaxed: it only hands out numbers.
+    /// Number of operations begun. Relaxed: it only assigns sequence numbers.
     begun: AtomicU64,
 }
 
-/// What the operations of a task, or of all, were like.
+/// The results of the operations of a task, or of all tasks.
 struct Done {
     latency_ns: Histogram<u64>,
     per_second: PerSecond,
@@ -107,7 +107,7 @@ impl Driver {
         Self { shared: Arc::new(Shared { ioctx, pool, job, begun: AtomicU64::new(0) }), duration }
     }
 
-    /// Keeps `depth` operations in flight, shared out among `tasks` tasks, until the time is over.
+    /// Keeps `depth` operations in flight, distributed over `tasks` tasks, until the time is over.
     pub(super) async fn drive(&self, depth: usize, tasks: usize) -> Result<Measured, Failure> {
         let tasks = tasks.min(depth);
         let (locks_before, cpu_before_us) = (loligo_lockstat::report(), process_cpu_us());
@@ -135,7 +135,7 @@ impl Driver {
         })
     }
 
-    /// Describes what a write run has written.
+    /// Returns the metadata of the objects that a write run has written.
     pub(super) fn written(&self) -> Metadata {
         let begun = self.shared.begun.load(Ordering::Relaxed);
         let most = if let Job::Write { ops_max, .. } = self.shared.job { ops_max } else { u64::MAX };
@@ -143,7 +143,7 @@ impl Driver {
     }
 }
 
-/// When a bench began and how long operations are begun.
+/// The start of a bench, and the time during which operations are begun.
 #[derive(Clone, Copy)]
 struct Time {
     began: Instant,
@@ -169,8 +169,8 @@ impl Shared {
         Ok(all)
     }
 
-    /// The next operation; its result is when it began, and the buffer that it wrote. `None` when there is
-    /// nothing left to do.
+    /// Begins the next operation, which returns its start time and the buffer that it wrote. Returns
+    /// `None` when no operation is left.
     fn next(
         &self,
         spare: Option<Bytes>,
@@ -198,7 +198,7 @@ impl Shared {
         })
     }
 
-    /// An object that is not as it was written, or was written without data, measures nothing.
+    /// Fails if the object is shorter than a write run left it, or was written without data.
     async fn read(&self, object: &str, offset: u64, bytes: u64) -> Result<(), Failure> {
         let what = || format!("bench {}/{object}", self.pool);
         let read = self.ioctx.read(object, offset, bytes).await.context(what)?.len() as u64;
@@ -210,12 +210,13 @@ impl Shared {
     }
 }
 
-/// Latencies up to 100 s, to three digits.
+/// Creates a histogram of latencies up to 100 s, with three significant digits.
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("bounds and digits are valid")
 }
 
-/// A number that looks random (the finalizer of SplitMix64): the same run reads the same objects.
+/// Scrambles a number (the finalizer of SplitMix64). It is deterministic: the same run reads the same
+/// objects.
 fn scramble(n: u64) -> u64 {
     let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);

@@ -1,5 +1,6 @@
-//! The notes of programs that append to a striped file. Each has its own, named after the cookie of the lock
-//! that it holds, so that several can append at a time, and a note whose program is gone can be told.
+//! The notes of programs that append to a striped file. A note is named after the cookie of the
+//! program's lock. So several programs can append at a time, and a note whose program is gone can be
+//! identified.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,11 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::name::Name;
 
-/// Behind it the attribute's name has the lock's cookie.
+/// The prefix of the attribute's name; the lock's cookie follows.
 const PREFIX: &str = "loligo.append.";
 
-/// One append: from where on it is the file's end, and the part of it that is being written. What lies
-/// before that part is there.
+/// An append in progress. `first` is the file's end before the append, and `begin..end` the part that is
+/// being written. All data before that part is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AppendNote {
     first: u64,
@@ -23,14 +24,14 @@ pub(super) struct AppendNote {
     end: u64,
 }
 
-/// An append under way.
+/// An append in progress.
 pub(super) struct Appending {
     attribute: String,
     first: Option<u64>,
 }
 
 impl Appending {
-    /// To an open file.
+    /// Begins an append to an open file.
     pub(super) fn to(file: &File) -> Self {
         Self {
             attribute: format!("{PREFIX}{}", file.lock_cookie().map(Name::to_string).unwrap_or_default()),
@@ -38,7 +39,8 @@ impl Appending {
         }
     }
 
-    /// Writes the next part at the file's end, which is noted as missing before it is claimed.
+    /// Writes the next piece at the file's end. The piece is noted as missing before the file's size
+    /// includes it.
     pub(super) async fn append(
         &mut self,
         file: &mut File,
@@ -54,7 +56,7 @@ impl Appending {
         Ok(())
     }
 
-    /// Takes the note off when all is written.
+    /// Removes the note once all data is written.
     pub(super) async fn finish(self, striper: &Striper, name: &[u8]) -> Result<(), loligo_stripe::Error> {
         match self.first {
             Some(_) => striper.remove_xattr(name, self.attribute).await,
@@ -63,13 +65,13 @@ impl Appending {
     }
 }
 
-/// Appends to a file that are noted, by the names of their attributes.
+/// The noted appends to a file, by the names of their attributes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Appends(BTreeMap<String, AppendNote>);
 
 impl Appends {
-    /// Those that the attributes of a file tell of. A note of what lies behind the file's end says nothing:
-    /// another program has cut that off.
+    /// Returns the appends that a file's attributes note. A note of data behind the file's end is
+    /// ignored: another program has truncated the file.
     pub(super) fn of(attributes: &BTreeMap<Vec<u8>, Bytes>, size: u64) -> Self {
         let notes = noted(attributes).filter_map(|name| {
             let note: AppendNote = serde_json::from_slice(attributes.get(name.as_bytes())?).ok()?;
@@ -82,7 +84,7 @@ impl Appends {
         self.0.is_empty()
     }
 
-    /// Those whose programs hold no lock of the file.
+    /// Returns the appends whose programs hold no lock on the file.
     pub(super) fn gone(&self, cookies: &[Name]) -> Self {
         let is_held = |name: &str| {
             name.strip_prefix(PREFIX).is_some_and(|held| cookies.iter().any(|cookie| cookie == held))
@@ -96,18 +98,18 @@ impl Appends {
         )
     }
 
-    /// Those that are in both.
+    /// Returns the appends that are in both.
     pub(super) fn also_in(&self, other: &Self) -> Self {
         let both = self.0.iter().filter(|(name, _)| other.0.contains_key(*name));
         Self(both.map(|(name, note)| (name.clone(), *note)).collect())
     }
 
-    /// The file's end before any of them began.
+    /// Returns the file's end before the first of the appends.
     pub(super) fn first(&self) -> Option<u64> {
         self.0.values().map(|note| note.first).min()
     }
 
-    /// The first byte that may be missing.
+    /// Returns the offset of the first byte that may be missing.
     pub(super) fn first_missing(&self) -> Option<u64> {
         self.0.values().map(|note| note.begin).min()
     }
@@ -134,7 +136,7 @@ impl fmt::Display for Appends {
     }
 }
 
-/// The names of attributes that are notes of appends.
+/// Returns the names of the attributes that are notes of appends.
 pub(super) fn noted(attributes: &BTreeMap<Vec<u8>, Bytes>) -> impl Iterator<Item = String> {
     attributes.keys().filter_map(|name| {
         let name = std::str::from_utf8(name).ok()?;

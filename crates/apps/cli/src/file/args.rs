@@ -21,7 +21,7 @@ Examples:
   loligo -p data file get --recursive backup /restored
   loligo -p data file cat srv.tar | tar t";
 
-/// What `loligo file` does.
+/// Commands of `loligo file`.
 #[derive(Subcommand)]
 pub(crate) enum FileCommand {
     /// Write a local file as a striped one. What the striped file held before is gone; its layout stays
@@ -146,7 +146,7 @@ pub(crate) struct LayoutOptions {
     pub(crate) object_size: Option<u64>,
 }
 
-/// What `put` and `get` have in common.
+/// Options that `put` and `get` share.
 #[derive(Args, Clone, Copy)]
 pub(crate) struct Transfer {
     /// A directory and all that is below: local a/b is the striped file NAME/a/b. An empty NAME stands for

@@ -1,4 +1,4 @@
-//! Striped files into others.
+//! Copies striped files.
 
 use loligo_stripe::{File, Segment, StreamOptions};
 
@@ -30,7 +30,7 @@ pub(super) async fn run(
     closing(from, done, what).await
 }
 
-/// What the destination was is gone.
+/// Copies onto the destination, whose old content is lost.
 async fn onto(
     pool: &Pool,
     (source, from, end): (&Name, &File, u64),
@@ -49,7 +49,7 @@ async fn onto(
     let to = striper.create(destination).await.context(what)?;
     let done = fill(pool, (from, end), &to, sparse, what).await;
     closing(to, done, what).await?;
-    // Last, so that a file that has them is whole.
+    // Set last, so that a file that has the attributes is whole.
     let attributes = striper.xattrs(source).await.context(what)?;
     let appends: Vec<_> = appends::noted(&attributes).collect();
     for (name, value) in attributes {

@@ -1,6 +1,6 @@
-//! `--direct`: local files past the page cache (O_DIRECT), which wants places in the file, lengths and memory
-//! at multiples of the disk's blocks. So nothing else falls out of the cache, and what is read is what the
-//! disk has.
+//! `--direct`: local files are read and written past the page cache (O_DIRECT). Offsets, lengths and
+//! memory must be multiples of the disk's block size. So other files' pages stay in the cache, and reads
+//! return the data on the disk.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,26 +13,26 @@ use rustix::fs::OFlags;
 
 use super::local::PIECE_BYTES;
 
-/// All is aligned to this: no disk's blocks and no file system's demands are larger than a page.
+/// Alignment of offsets, lengths and memory: no disk and no file system requires more than a page.
 const ALIGN: u64 = 4096;
 
 /// Reads a file in order.
 pub(super) struct Reader {
     file: File,
-    /// The next byte that is wanted.
+    /// The offset of the next byte to return.
     at: u64,
     at_end: bool,
 }
 
 impl Reader {
-    /// Reads from a byte on.
+    /// Opens a file for reading from `offset`.
     pub(super) fn open(path: &Path, offset: u64) -> io::Result<Self> {
         is_for_direct(path)?;
         let file = open(OpenOptions::new().read(true), path)?;
         Ok(Self { file, at: offset, at_end: false })
     }
 
-    /// The next piece; `None` at the end.
+    /// Returns the next piece; `None` at the end.
     pub(super) fn next(&mut self) -> io::Result<Option<Bytes>> {
         if self.at_end {
             return Ok(None);
@@ -44,7 +44,7 @@ impl Reader {
             let got = self.file.read_at(&mut buf.bytes()[filled as usize..], begins + filled);
             let got = got.map_err(told)? as u64;
             filled += got;
-            // Only the end is not at a multiple.
+            // Only the last read of a file is not a multiple of the alignment.
             self.at_end = got == 0 || !got.is_multiple_of(ALIGN);
         }
         let skipped = (self.at - begins).min(filled);
@@ -56,21 +56,21 @@ impl Reader {
 /// Writes a file in order.
 pub(super) struct Writer {
     direct: File,
-    /// For the end, which is no whole block.
+    /// For the end of the file, which is not a whole block.
     cached: File,
-    /// What is not written yet, and where in the file it belongs: at a multiple.
+    /// Data that is not written yet; it belongs at `at`, which is aligned.
     buf: Aligned,
     held: usize,
     at: u64,
-    /// Whether a hole needs nothing to be written.
+    /// Set if holes need no write.
     keeps_holes: bool,
 }
 
 impl Writer {
-    /// Writes from a byte on; what a file had behind it is cut off.
+    /// Opens a file for writing from `offset`, and truncates it there.
     pub(super) fn open(path: &Path, offset: u64) -> io::Result<Self> {
         is_for_direct(path)?;
-        // Before anything is changed.
+        // Opened first: if this fails, the file is not changed.
         let direct = open(OpenOptions::new().write(true).create(true).truncate(false), path)?;
         let cached = OpenOptions::new().read(true).write(true).open(path)?;
         let keeps_holes = cached.metadata()?.is_file();
@@ -79,12 +79,12 @@ impl Writer {
         }
         let (mut buf, held) = (Aligned::new(), (offset % ALIGN) as usize);
         let at = offset - held as u64;
-        // The block that is gone on with.
+        // The block in which writing continues.
         cached.read_exact_at(&mut buf.bytes()[..held], at)?;
         Ok(Self { direct, cached, buf, held, at, keeps_holes })
     }
 
-    /// Writes what comes next, or keeps it until there is enough of it.
+    /// Writes a segment; data of less than a buffer is kept until more follows.
     pub(super) fn write(&mut self, part: &Segment) -> io::Result<()> {
         match part {
             Segment::Data(data) => self.data(data),
@@ -108,7 +108,7 @@ impl Writer {
 
     fn hole(&mut self, mut len: u64) -> io::Result<()> {
         if self.keeps_holes {
-            // Zeros up to a multiple: whole blocks of a hole are not written.
+            // Zeros up to the next block; whole blocks of a hole are not written.
             let zeros = (self.held as u64).next_multiple_of(ALIGN) - self.held as u64;
             let zeros = zeros.min(len);
             self.zeros(zeros)?;
@@ -132,7 +132,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes the whole blocks of what is held; the rest is held on.
+    /// Writes the whole blocks of the buffer, and keeps the rest.
     fn flush(&mut self) -> io::Result<()> {
         let whole = self.held - self.held % ALIGN as usize;
         let mut written = 0;
@@ -149,11 +149,11 @@ impl Writer {
         Ok(())
     }
 
-    /// Writes what is left. The last bytes, fewer than a block, go through the page cache.
+    /// Writes the rest. The last bytes, less than a block, go through the page cache.
     pub(super) fn finish(mut self) -> io::Result<()> {
         self.flush()?;
         self.cached.write_all_at(&self.buf.bytes()[..self.held], self.at)?;
-        // A hole at the end is one only if the file is that long.
+        // A hole at the end exists only if the file is extended over it.
         if self.keeps_holes { self.cached.set_len(self.at + self.held as u64) } else { Ok(()) }
     }
 }
@@ -162,7 +162,8 @@ fn open(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     options.custom_flags(OFlags::DIRECT.bits().cast_signed()).open(path).map_err(told)
 }
 
-/// With O_DIRECT, an invalid argument is a file system that has no such thing, or wants more than pages.
+/// Explains an invalid argument: with O_DIRECT it means that the file system does not support it, or
+/// requires more than page alignment.
 fn told(e: io::Error) -> io::Error {
     match e.kind() {
         io::ErrorKind::InvalidInput => io::Error::new(
@@ -173,19 +174,19 @@ fn told(e: io::Error) -> io::Error {
     }
 }
 
-/// Pipes and terminals have no page cache to go past.
+/// Refuses pipes and terminals, which have no page cache.
 fn is_for_direct(path: &Path) -> io::Result<()> {
     match path.metadata() {
         Ok(meta) if !meta.is_file() && !meta.file_type().is_block_device() => Err(io::Error::new(
             io::ErrorKind::InvalidInput,
             "neither a file nor a block device: nothing that --direct is for",
         )),
-        // What is not there is made, or missed by who opens it.
+        // A missing file is created, or opening it fails.
         _ => Ok(()),
     }
 }
 
-/// Memory of a piece that begins at a multiple of a page.
+/// A piece's memory, aligned to a page.
 struct Aligned {
     memory: Vec<u8>,
     begins: usize,
@@ -202,7 +203,7 @@ impl Aligned {
         &mut self.memory[self.begins..][..PIECE_BYTES as usize]
     }
 
-    /// A part of it, without a copy.
+    /// Returns a part of the buffer without a copy.
     fn freeze(self, from: usize, to: usize) -> Bytes {
         Bytes::from(self.memory).slice(self.begins + from..self.begins + to)
     }
@@ -216,7 +217,7 @@ mod tests {
         (0..len).map(|at| (at * 7 % 251) as u8 ^ (at >> 12) as u8).collect()
     }
 
-    /// A file on a file system that has direct I/O: where this program was built.
+    /// Returns the path of a file on a file system with direct I/O: the one that has this program.
     fn scratch(name: &str) -> std::path::PathBuf {
         let program = std::env::current_exe().expect("it was started");
         program.with_file_name(format!("loligo-direct-{name}-{}", std::process::id()))

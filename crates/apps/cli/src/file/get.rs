@@ -1,4 +1,4 @@
-//! Striped files into local ones.
+//! Reads striped files into local ones.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -77,7 +77,7 @@ pub(super) async fn cat(pool: &Pool, names: &[Name], offset: u64, len: Option<u6
     sink.finish().await
 }
 
-/// The striped files below a name, where they go, and their sizes.
+/// Returns the striped files below a name, their local paths, and their sizes.
 async fn below(pool: &Pool, name: &Name, dir: &Path) -> Result<Vec<(Vec<u8>, PathBuf, u64)>, Failure> {
     let what = || pool.names("get", name);
     let striper = &striper(pool);
@@ -103,7 +103,7 @@ async fn below(pool: &Pool, name: &Name, dir: &Path) -> Result<Vec<(Vec<u8>, Pat
 }
 
 impl Getting<'_> {
-    /// One file. Returns the bytes that were written.
+    /// Reads one file. Returns the number of bytes written.
     async fn file(&self, name: &[u8], path: &Path) -> Result<u64, Failure> {
         let shown = Name::from(name);
         let what = || self.pool.names("get", &shown);
@@ -120,14 +120,14 @@ impl Getting<'_> {
         what: &impl Fn() -> String,
     ) -> Result<u64, Failure> {
         let Transfer { verify, window, .. } = self.options.transfer;
-        // Asked here, as the open file's lock keeps whole what is whole. What is appended later is not read:
-        // it may be of a size that is claimed only.
+        // Asked while the file is open, since its lock protects the whole part. Data that is appended
+        // later is not read: its size may be claimed before it is written.
         let readable = Readable::or_refuse(&striper(self.pool), name, what).await?;
         readable.tell(what);
         let end = readable.end;
         let from = self.resumed_at((file, end), path, what).await?;
         self.bar.inc(from);
-        // What goes into a pipe can only be summed on its way.
+        // Data that goes into a pipe can only be summed on its way.
         let regular = fs::metadata(path).is_ok_and(|meta| meta.is_file()) || !path.exists();
         let reread = regular && !is_dash(path);
         let mut sums = (verify && !reread).then(|| Sums::new(file.layout()));
@@ -149,7 +149,7 @@ impl Getting<'_> {
         Ok(carried)
     }
 
-    /// From where on the local file lacks something.
+    /// Returns the offset from which the local file must be filled.
     async fn resumed_at(
         &self,
         (file, end): (&File, u64),
@@ -167,7 +167,7 @@ impl Getting<'_> {
     }
 }
 
-/// Reads a range into a sink. Returns its bytes.
+/// Reads a range into a sink. Returns the number of bytes.
 async fn carry(
     file: &File,
     (offset, len): (u64, u64),
@@ -183,7 +183,7 @@ async fn carry(
         let segments = match segments {
             Ok(segments) => segments,
             Err(e) => {
-                // What lies before the error is good, so that a later try can go on there.
+                // The data before the error is valid and kept, so that a later try can resume there.
                 sink.write(e.before.clone()).await?;
                 return Err(Failure::new(what(), e));
             }

@@ -1,5 +1,5 @@
-//! Local files, each read or written by a thread of its own, some pieces ahead of or behind the network.
-//! Pipes, too: a thread that waits for a pipe keeps nobody else.
+//! Local files. A thread of its own reads or writes each of them, some pieces ahead of or behind the
+//! network. This includes pipes: a thread that waits for a pipe blocks nothing else.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -14,7 +14,7 @@ use super::direct;
 use crate::failure::{Context, Failure};
 use crate::say::Stdout;
 
-/// Bytes of a piece, and pieces between a thread and the network.
+/// Bytes of a piece; the next constant is the number of pieces between a thread and the network.
 pub(super) const PIECE_BYTES: u64 = 4 << 20;
 const PIECES_MAX: usize = 4;
 
@@ -31,14 +31,14 @@ pub(super) enum Way {
     Direct,
 }
 
-/// A local file or standard input, piece by piece.
+/// Reads a local file or standard input, piece by piece.
 pub(super) struct Source {
     pieces: mpsc::Receiver<io::Result<Bytes>>,
     shown: String,
 }
 
 impl Source {
-    /// Reads from a byte on; standard input always from its beginning.
+    /// Opens a source at an offset; standard input is always read from its beginning.
     pub(super) fn open(file: &Path, offset: u64, way: Way) -> Result<Self, Failure> {
         let what = || format!("open {}", file.display());
         let from: Next = match way {
@@ -66,19 +66,19 @@ impl Source {
         Ok(Self { pieces, shown: file.display().to_string() })
     }
 
-    /// Whether there is something to read that way: to be asked before anything is made room for.
+    /// Checks that the file can be read this way, before anything is created for it.
     pub(super) fn check(file: &Path, way: Way) -> Result<(), Failure> {
         let what = || format!("open {}", file.display());
         match way {
             _ if is_dash(file) => no_direct_pipe(way, "standard input"),
             Way::Direct => direct::Reader::open(file, 0).map(drop).context(what),
-            // To open a pipe twice would be to lose what is in it.
+            // A pipe must not be opened twice: its content would be lost.
             Way::Cached if file.is_file() => File::open(file).map(drop).context(what),
             Way::Cached => Ok(()),
         }
     }
 
-    /// The next piece; `None` at the end.
+    /// Returns the next piece; `None` at the end.
     pub(super) async fn next(&mut self) -> Result<Option<Bytes>, Failure> {
         self.pieces.recv().await.transpose().context(|| format!("read {}", self.shown))
     }
@@ -93,7 +93,7 @@ fn no_direct_pipe(way: Way, pipe: &str) -> Result<(), Failure> {
     }
 }
 
-/// The next piece of something; `None` at its end.
+/// Reads the next piece; returns `None` at the end.
 type Next = Box<dyn FnMut() -> io::Result<Option<Bytes>> + Send>;
 
 fn read_through(mut from: impl Read + Send + 'static) -> Next {
@@ -104,7 +104,7 @@ fn read_through(mut from: impl Read + Send + 'static) -> Next {
     })
 }
 
-/// Reads to the end, or until nobody wants it any more.
+/// Reads to the end, or until the receiver is dropped.
 fn read(mut from: Next, give: &mpsc::Sender<io::Result<Bytes>>) {
     while let Some(piece) = from().transpose() {
         let failed = piece.is_err();
@@ -114,7 +114,8 @@ fn read(mut from: Next, give: &mpsc::Sender<io::Result<Bytes>>) {
     }
 }
 
-/// A local file or standard output, written in order. Holes stay holes where that can be.
+/// Writes a local file or standard output, in order. Holes stay holes where the destination supports
+/// them.
 pub(super) struct Sink {
     parts: mpsc::Sender<Segments>,
     ended: oneshot::Receiver<io::Result<()>>,
@@ -122,8 +123,8 @@ pub(super) struct Sink {
 }
 
 impl Sink {
-    /// Writes from a byte on; what the file had behind it is cut off. Standard output always from where it
-    /// is.
+    /// Opens a sink at an offset, and truncates the file there. Standard output is always written from
+    /// its current position.
     pub(super) fn open(file: &Path, offset: u64, way: Way) -> Result<Self, Failure> {
         let what = || format!("open {}", file.display());
         let mut to = match way {
@@ -157,14 +158,14 @@ impl Sink {
                 }
                 to.finish()
             };
-            // Nobody may want to know any more.
+            // The sink may be dropped already.
             let _ = end.send(write_all());
         };
         thread::Builder::new().name("file-writer".to_owned()).spawn(write).context(what)?;
         Ok(Self { parts, ended, shown: file.display().to_string() })
     }
 
-    /// Takes what comes next. If it could not be written, this or a later call says so.
+    /// Queues segments for writing. A write error is returned by this or a later call.
     pub(super) async fn write(&mut self, segments: Segments) -> Result<(), Failure> {
         if self.parts.send(segments).await.is_ok() {
             return Ok(());
@@ -202,7 +203,7 @@ impl Out {
                 (Self::File(file), Segment::Data(data)) => file.write_all(data)?,
                 (Self::Pipe(pipe), Segment::Data(data)) => pipe.write_all(data)?,
                 (Self::File(file), Segment::Hole(len)) => {
-                    // A hole at the end is one only if the file is that long.
+                    // A hole at the end exists only if the file is extended over it.
                     let at = file.stream_position()? + len;
                     file.set_len(at)?;
                     file.seek(SeekFrom::Start(at))?;
@@ -215,7 +216,7 @@ impl Out {
         Ok(())
     }
 
-    /// A file is in the page cache then, as with other programs that copy.
+    /// Data of a file may still be in the page cache, as with other copying programs.
     fn finish(self) -> io::Result<()> {
         match self {
             Self::File(_) => Ok(()),

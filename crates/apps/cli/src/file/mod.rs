@@ -1,4 +1,4 @@
-//! `loligo file`: striped files, as `rados --striper` has them, and local ones.
+//! `loligo file`: transfers between local files and striped files, in the format of `rados --striper`.
 
 mod appends;
 mod args;
@@ -29,7 +29,7 @@ pub(crate) use self::args::FileCommand;
 use self::args::{LayoutOptions, Transfer};
 use self::note::{Look, NOTE, Note, Readable};
 
-/// Threads: one carries, the other sums and copies.
+/// Threads: one for the network, the other for checksums and copies.
 const WORKERS: usize = 2;
 
 pub(crate) fn run(client: Client, command: &FileCommand) -> Result<(), Failure> {
@@ -47,15 +47,15 @@ pub(crate) fn run(client: Client, command: &FileCommand) -> Result<(), Failure> 
     })
 }
 
-/// Waits a little until locks of files that were dropped in the middle of something are given up, or they
-/// would stay for a minute.
+/// Waits up to two seconds until dropped files have released their locks, which would otherwise stay for
+/// a minute.
 async fn settle(pool: &Pool) {
     let idle = async {
         while pool.rados.in_flight() != (0, 0) {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
-    // Those who give them up are tasks of their own, which must come to it first.
+    // Tasks of their own release the locks; they must start first.
     tokio::time::sleep(Duration::from_millis(20)).await;
     let _ = tokio::time::timeout(Duration::from_secs(2), idle).await;
 }
@@ -81,7 +81,7 @@ async fn one(pool: &Pool, command: &FileCommand) -> Result<(), Failure> {
         }
         FileCommand::Stat { name } => show::stat(pool, name).await,
         FileCommand::Rm { names } => {
-            // What is left of a file whose removal is interrupted is marked.
+            // Marks the rest of a file whose removal is interrupted.
             let striper = striper(pool).with_mark(NOTE, Note::without_source(0).text());
             for name in names {
                 striper.remove(name).await.context(|| pool.names("rm", name))?;
@@ -99,7 +99,7 @@ async fn one(pool: &Pool, command: &FileCommand) -> Result<(), Failure> {
     }
 }
 
-/// Sets a file's size. A file that is not whole may be cut down to what is there of it, and is whole then.
+/// Sets a file's size. A file that is not whole may be truncated to the part that is, and is whole then.
 async fn truncate(pool: &Pool, name: &Name, size: u64) -> Result<(), Failure> {
     let what = || pool.names("truncate", name);
     let look = Look::at(&striper(pool), name.as_bytes()).await.context(what)?;
@@ -111,38 +111,38 @@ async fn truncate(pool: &Pool, name: &Name, size: u64) -> Result<(), Failure> {
     let striper = striper(pool).with_mark(NOTE, mark.text());
     striper.truncate(name, size).await.context(what)?;
     look.take_off_appends(&striper, name.as_bytes()).await.context(what)?;
-    // What was made longer has no mark.
+    // Extending a file leaves no mark.
     for note in look.note.into_iter().chain([mark]) {
         note.take_off(&striper, name.as_bytes()).await.context(what)?;
     }
     Ok(())
 }
 
-/// The pool's striped files.
+/// Returns the striper for the pool.
 fn striper(pool: &Pool) -> Striper {
     Striper::new(pool.ioctx.clone())
 }
 
 impl LayoutOptions {
-    /// The layout; `None` if the command line says nothing of it.
+    /// Returns the layout; `None` if the command line sets none.
     fn layout(&self) -> Result<Option<Layout>, LayoutError> {
         if self.stripe_unit.or(self.stripe_count).or(self.object_size).is_none() {
             return Ok(None);
         }
         let count = self.stripe_count.unwrap_or(1);
-        // Who names a large stripe unit alone wants objects that hold one.
+        // A large stripe unit without an object size implies objects that hold one.
         let size = self.object_size.unwrap_or_else(|| self.stripe_unit.unwrap_or(0).max(4 << 20));
         let unit = self.stripe_unit.unwrap_or_else(|| if count == 1 { size } else { unit_of(size) });
         Layout::new(unit, count, size).map(Some)
     }
 }
 
-/// The largest power of two that divides the size of an object, 1 MiB at most.
+/// Returns the largest power of two that divides an object's size, up to 1 MiB.
 fn unit_of(object_size: u64) -> u64 {
     1 << object_size.trailing_zeros().min(20)
 }
 
-/// What was carried.
+/// The amount transferred.
 #[derive(Clone, Copy, Debug, Default)]
 struct Carried {
     files: u64,
@@ -150,7 +150,7 @@ struct Carried {
 }
 
 impl Carried {
-    /// For programs; people have seen the bar.
+    /// Prints the summary for programs; people have seen the progress bar.
     fn show(self, pool: &Pool, begun: Instant, verified: bool) {
         if pool.format != Format::Plain {
             let Self { files, bytes } = self;
@@ -164,8 +164,8 @@ impl Carried {
     }
 }
 
-/// Carries many files, some of them together. One that fails keeps no other back; each failure is told, and
-/// in the end how many there were.
+/// Transfers many files, `parallel` at a time. A failed file does not stop the others. Each failure is
+/// printed, and the error at the end tells their number.
 async fn carry_all<F>(files: impl Iterator<Item = F>, parallel: u16, what: &str) -> Result<Carried, Failure>
 where
     F: Future<Output = Result<u64, Failure>>,
@@ -190,7 +190,7 @@ where
     Ok(carried)
 }
 
-/// A bar on a terminal; nothing elsewhere, and nothing for what takes no time.
+/// Creates a progress bar, which is drawn on a terminal only. It is hidden for small amounts.
 fn progress(bytes: Option<u64>) -> ProgressBar {
     match bytes {
         Some(bytes) if bytes <= 16 << 20 => ProgressBar::hidden(),
@@ -208,8 +208,7 @@ fn progress(bytes: Option<u64>) -> ProgressBar {
     }
 }
 
-/// Closes a file after work on it. Why the work failed is of more interest than whether the lock could be
-/// given up.
+/// Closes a file after work on it. An error of the work takes precedence over one of the closing.
 async fn closing<T>(
     file: File,
     done: Result<T, Failure>,

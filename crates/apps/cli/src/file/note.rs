@@ -1,5 +1,5 @@
-//! The note on a striped file that is being written, cut off or removed: a reader can tell that it is not
-//! whole.
+//! The note on a striped file that is being written, truncated or removed; it tells readers that the
+//! file is not whole.
 
 use std::fmt;
 use std::fs::Metadata;
@@ -12,66 +12,67 @@ use serde::{Deserialize, Serialize};
 use super::appends::{self, Appends};
 use crate::failure::{Context, Failure};
 
-/// The attribute of the first object that has the note.
+/// The attribute of the first object that holds the note.
 pub(super) const NOTE: &str = "loligo.put";
-/// Another note is there.
+/// The errno of a comparison with a different note.
 const ECANCELED: Errno = Errno(125);
-/// The size in a note of what has no size before it ends.
+/// The size in a note whose source has no known size.
 const NO_SIZE: u64 = u64::MAX;
 
-/// How far a striped file is written, and from which local file.
+/// The extent to which a striped file is written, and its local source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Note {
     size: u64,
     mtime: i64,
     mtime_nsec: i64,
-    /// What lies before this byte is there.
+    /// All data before this byte is written.
     pub(super) written: u64,
 }
 
 impl Note {
-    /// For what is written from this local file.
+    /// Creates a note for a local file as the source.
     pub(super) fn of(meta: &Metadata) -> Self {
         Self { size: meta.len(), mtime: meta.mtime(), mtime_nsec: meta.mtime_nsec(), written: 0 }
     }
 
-    /// For what cannot be gone on with: what comes from a pipe, is copied, cut off or removed.
+    /// Creates a note for an operation that cannot be resumed: input from a pipe, a copy, a truncation,
+    /// a removal.
     pub(super) fn without_source(written: u64) -> Self {
         Self { size: NO_SIZE, mtime: 0, mtime_nsec: 0, written }
     }
 
-    /// The same when what lies before this byte is there.
+    /// Returns the note with a new value of `written`.
     pub(super) fn up_to(self, written: u64) -> Self {
         Self { written, ..self }
     }
 
-    /// Whether the other one is about the same state of the same local file.
+    /// Returns `true` if both notes are about the same state of the same local file.
     pub(super) fn has_source_of(&self, other: &Self) -> bool {
         self.size != NO_SIZE && *self == Self { written: self.written, ..*other }
     }
 
-    /// Whether all is written.
+    /// Returns `true` if all is written.
     pub(super) fn is_whole(&self) -> bool {
         self.written >= self.size
     }
 
-    /// The attribute's value.
+    /// Returns the attribute's value.
     pub(super) fn text(&self) -> Vec<u8> {
         serde_json::to_vec(self).expect("numbers are JSON")
     }
 
-    /// A note that cannot be read is none.
+    /// Parses a note. An unreadable note counts as none.
     fn parse(note: &[u8]) -> Option<Self> {
         serde_json::from_slice(note).ok()
     }
 
-    /// Writes it on an open file.
+    /// Writes the note to an open file.
     pub(super) async fn make(&self, file: &File) -> Result<(), loligo_rados::Error> {
         let direct = file.direct();
         direct.ioctx().set_xattr(direct.name(ObjectNo(0)), NOTE, self.text()).await
     }
 
-    /// Takes this note off a file; another one stays.
+    /// Removes this note from a file; a different note stays.
     pub(super) async fn take_off(&self, striper: &Striper, name: &[u8]) -> Result<(), loligo_rados::Error> {
         let first = ObjectNames::Striper(name.to_vec()).name(ObjectNo(0));
         let op = WriteOp::new().compare_xattr(NOTE, CmpOp::Eq, self.text()).remove_xattr(NOTE);
@@ -82,16 +83,16 @@ impl Note {
     }
 }
 
-/// What can be read of a striped file.
+/// The part of a striped file that can be read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Readable {
     pub(super) stat: FileStat,
-    /// Up to here the file is whole; its size, unless programs append to it.
+    /// The file is whole up to this offset: its size, unless programs append to it.
     pub(super) end: u64,
 }
 
 impl Readable {
-    /// What the notes on a file let be read of it now.
+    /// Determines the readable part from the notes on a file.
     pub(super) async fn of(
         striper: &Striper,
         name: &[u8],
@@ -104,7 +105,7 @@ impl Readable {
             if look.appends.is_empty() {
                 return Ok(Ok(Self { stat: look.stat, end: look.stat.size }));
             }
-            // At a snapshot no program goes on.
+            // At a snapshot no program continues.
             let cookies = match striper.ioctx().is_at_snapshot() {
                 true => Vec::new(),
                 false => striper.lock_cookies(name).await?,
@@ -114,7 +115,7 @@ impl Readable {
                 let end = look.appends.first().unwrap_or(u64::MAX).min(look.stat.size);
                 return Ok(Ok(Self { stat: look.stat, end }));
             }
-            // One that has ended in between has taken off its note before it gave up its lock.
+            // A program that ended meanwhile removed its note before it released its lock.
             let again = Look::at(striper, name).await?;
             let gone = again.appends.also_in(&gone);
             if !gone.is_empty() {
@@ -124,7 +125,7 @@ impl Readable {
         }
     }
 
-    /// The same; refuses a file that is not whole.
+    /// Does the same, but fails if the file is not whole.
     pub(super) async fn or_refuse(
         striper: &Striper,
         name: &[u8],
@@ -136,7 +137,7 @@ impl Readable {
         }
     }
 
-    /// Tells the user if not all is read.
+    /// Warns the user if a part of the file is not read.
     pub(super) fn tell(&self, what: impl Fn() -> String) {
         let (end, size) = (self.end, self.stat.size);
         if end < size {
@@ -149,12 +150,12 @@ impl Readable {
     }
 }
 
-/// A file and its notes, in one state of it.
+/// A file's state and notes, read together.
 pub(super) struct Look {
     pub(super) stat: FileStat,
     pub(super) note: Option<Note>,
     pub(super) appends: Appends,
-    /// The attributes of all appends, also of those that say nothing.
+    /// The attributes of all appends, including ignored ones.
     pub(super) append_names: Vec<String>,
 }
 
@@ -170,14 +171,15 @@ impl Look {
         })
     }
 
-    /// Whether the file is as a put left it that has noted this: nothing was appended or cut off since.
+    /// Returns `true` if the file is as the put left it that wrote this note: nothing was appended or
+    /// truncated since.
     pub(super) fn is_as(&self, noted: &Note) -> bool {
         let size = self.stat.size;
         let fits = if noted.is_whole() { noted.written == size } else { noted.written <= size };
         fits && self.append_names.is_empty()
     }
 
-    /// Takes off the notes of the appends that were seen: what they are about was cut off.
+    /// Removes the notes of the appends that this look found; their data was truncated.
     pub(super) async fn take_off_appends(
         &self,
         striper: &Striper,
@@ -193,8 +195,8 @@ impl Look {
     }
 }
 
-/// A striped file was not written to its end, or not cut off or removed as a whole, or something is missing
-/// of what was appended to it.
+/// The reason why a striped file is not whole: it was not written, truncated or removed completely, or a
+/// part of an append is missing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Unfinished {
     Written(Note),
@@ -202,7 +204,7 @@ pub(super) enum Unfinished {
 }
 
 impl Unfinished {
-    /// Up to here nothing is missing.
+    /// Returns the offset up to which nothing is missing.
     pub(super) fn whole_to(&self) -> u64 {
         match self {
             Self::Written(note) => note.written,
@@ -245,7 +247,7 @@ mod tests {
         assert!(note(5, 2).has_source_of(&note(5, 0)) && !note(5, 2).has_source_of(&note(6, 2)));
         let piped = Note::without_source(3);
         assert!(!piped.has_source_of(&Note::without_source(0)));
-        // As earlier versions have written them.
+        // The format of earlier versions.
         let earlier = br#"{"size":9,"mtime":7,"mtime_nsec":8,"written":4}"#;
         assert_eq!((Note::parse(earlier), Note::parse(b"mine")), (Some(note(9, 4)), None));
     }

@@ -1,4 +1,4 @@
-//! Local files into striped ones.
+//! Writes local files to striped ones.
 
 use std::fs::Metadata;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::client::Pool;
 use crate::failure::{Context, Failure};
 use crate::name::Name;
 
-/// A note is made when so much more is written, or after so long.
+/// A note is written after this amount of data, or after this pause.
 const NOTE_BYTES: u64 = 256 << 20;
 const NOTE_PAUSE: Duration = Duration::from_secs(1);
 
@@ -27,7 +27,7 @@ pub(super) struct Options {
     pub(super) resume: bool,
 }
 
-/// One local file or a directory of them, and what all have in common.
+/// The settings for one local file, or for all files of a directory.
 struct Putting<'p> {
     pool: &'p Pool,
     layout: Option<Layout>,
@@ -70,8 +70,8 @@ pub(super) async fn run(pool: &Pool, name: &Name, file: &Path, options: &Options
     Ok(())
 }
 
-/// Writes a file at the end of a striped one. One piece after the other: each lands where the one before it
-/// ended, or behind what others have appended meanwhile.
+/// Appends a file to a striped one. The pieces are written one after the other, so that each follows the
+/// one before, or data that other programs append meanwhile.
 pub(super) async fn append(
     pool: &Pool,
     name: &Name,
@@ -94,7 +94,7 @@ pub(super) async fn append(
             appending.append(&mut target, piece).await.context(what)?;
             bar.inc(len);
         }
-        // After a failure the note stays: what could not be written is a hole.
+        // After a failure the note stays, since the data that could not be written is a hole.
         appending.finish(&striper, name.as_bytes()).await.context(what)
     };
     let done = done.await;
@@ -103,7 +103,7 @@ pub(super) async fn append(
 }
 
 impl Putting<'_> {
-    /// One file. Returns the bytes that were read from it.
+    /// Writes one file. Returns the number of bytes read from it.
     async fn file(&self, name: &[u8], file: &Path) -> Result<u64, Failure> {
         let shown = Name::from(name);
         let what = || self.pool.names("put", &shown);
@@ -119,10 +119,10 @@ impl Putting<'_> {
         closing(target, done, what).await
     }
 
-    /// The striped file, open, with a note that it is not whole, and from where on it is to be written: from
-    /// its beginning, and then empty, unless its note says other.
+    /// Opens the striped file, with a note that it is not whole. Returns it with the offset at which
+    /// writing starts: the beginning of an emptied file, unless its note allows to resume.
     async fn target(&self, name: &[u8], note: &Note) -> Result<(File, u64), loligo_stripe::Error> {
-        // The note of an empty local file would say that all is there.
+        // The note of an empty local file would say that the striped file is whole.
         let mark = if note.is_whole() { Note::without_source(0) } else { *note };
         let striper =
             striper(self.pool).with_layout(self.layout.unwrap_or_default())?.with_mark(NOTE, mark.text());
@@ -133,7 +133,7 @@ impl Putting<'_> {
             }
             match self.over(&striper, name, note).await {
                 Ok(None) => {}
-                // Somebody else has removed it.
+                // Another client has removed it.
                 Err(e) if e.is_not_found() => {}
                 Ok(Some(there)) => return Ok(there),
                 Err(e) => return Err(e),
@@ -141,8 +141,8 @@ impl Putting<'_> {
         }
     }
 
-    /// A file that is there, open; `None` if it was removed, as its layout is another one: a layout is for
-    /// life.
+    /// Opens an existing file. Returns `None` if the file was removed because its layout differs: a
+    /// layout cannot be changed.
     async fn over(
         &self,
         striper: &Striper,
@@ -157,7 +157,7 @@ impl Putting<'_> {
         }
         if self.options.resume {
             let target = striper.open(name).await?;
-            // Again, as now nobody cuts it off.
+            // Repeated, since the open file's lock prevents truncation from now on.
             let look = Look::at(striper, name).await?;
             match look.note.filter(|noted| noted.has_source_of(note) && look.is_as(noted)) {
                 Some(noted) => return Ok(Some((target, noted.written))),
@@ -201,7 +201,7 @@ impl Putting<'_> {
         if !note.is_whole() {
             note.make(target).await.context(what)?;
         } else if from == 0 {
-            // An empty file may get longer while it is read.
+            // An empty file may grow while it is read.
             Note::without_source(0).make(target).await.context(what)?;
         }
         let (mut taken, mut shown_bytes) = (from, from);
@@ -215,7 +215,7 @@ impl Putting<'_> {
             shown_bytes = stream.written();
             let due = shown_bytes - note.written >= NOTE_BYTES || noted_at.elapsed() >= NOTE_PAUSE;
             let noted = note.up_to(shown_bytes);
-            // That all is there is noted last.
+            // The note that the file is whole is written last.
             if due && !noted.is_whole() {
                 note = noted;
                 note.make(target).await.context(what)?;
@@ -224,7 +224,7 @@ impl Putting<'_> {
         }
         let end = stream.finish().await.context(what)?;
         self.bar.inc(end - shown_bytes);
-        // One that grew is written as far as it was read.
+        // A file that grew is written as far as it was read.
         if meta.is_some_and(|meta| meta.len() > taken) {
             return Err(Failure::new(format!("read {}", file.display()), "it was cut off meanwhile"));
         }
@@ -236,7 +236,7 @@ impl Putting<'_> {
         Ok(taken - from)
     }
 
-    /// The file is whole: the note says so if somebody may ask to go on with it, else it goes.
+    /// Marks the file as whole: the note says so if a later put may resume, and is removed otherwise.
     async fn finished(&self, target: &File, note: Note) -> Result<(), loligo_rados::Error> {
         if self.options.resume && note.is_whole() {
             return note.make(target).await;
@@ -249,7 +249,7 @@ impl Putting<'_> {
     }
 }
 
-/// Says where the local file and the striped one are not the same.
+/// Returns an error if the local and the striped file differ.
 pub(super) async fn compare(sums: &Sums, target: &File) -> Result<Result<(), Failure>, loligo_rados::Error> {
     Ok(match sums.first_difference(target.direct()).await? {
         None => Ok(()),

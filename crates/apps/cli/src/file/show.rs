@@ -1,4 +1,4 @@
-//! What striped files there are, and what is known of them.
+//! Lists striped files and shows their properties.
 
 use futures_util::stream::{self, StreamExt as _};
 use loligo_stripe::{FileStat, Layout, ObjectNames, Striper};
@@ -13,7 +13,7 @@ use crate::failure::{Context, Failure};
 use crate::name::{Name, shown};
 use crate::say::say_line;
 
-/// Files whose first objects are asked at a time.
+/// Number of files whose first objects are queried concurrently.
 const STATS_UNDER_WAY: usize = 16;
 
 pub(super) async fn list(pool: &Pool, prefix: &[u8], long: bool) -> Result<(), Failure> {
@@ -39,7 +39,7 @@ pub(super) async fn list(pool: &Pool, prefix: &[u8], long: bool) -> Result<(), F
     while let Some(next) = found.next().await {
         let (name, stat) = next?;
         let stat = match stat {
-            // Removed in between, or no striped file's first object, only called so.
+            // Removed meanwhile, or an object that only has the name of a striped file's first object.
             Some(Err(e)) if e.errno() == loligo_rados::Errno::ENOENT => continue,
             Some(stat) => Some(stat.context(|| pool.names("ls", &name))?),
             None => None,
@@ -66,10 +66,10 @@ pub(super) async fn list(pool: &Pool, prefix: &[u8], long: bool) -> Result<(), F
     Ok(())
 }
 
-/// What a long list shows of a file.
+/// The properties of a file in a long list.
 struct Listed {
     stat: FileStat,
-    /// Whether nobody writes it.
+    /// Set if no program is writing the file.
     is_whole: bool,
     unfinished: Option<Unfinished>,
 }
@@ -86,12 +86,12 @@ impl Listed {
     }
 }
 
-/// Shows a file's size. A file that is not whole has none to rely on.
+/// Shows a file's size. It fails for a file that is not whole, whose size is not reliable.
 pub(super) async fn stat(pool: &Pool, name: &Name) -> Result<(), Failure> {
     let what = || pool.names("stat", name);
     let stat = Readable::or_refuse(&striper(pool), name.as_bytes(), what).await?.stat;
     match pool.format {
-        // As `rados --striper stat` has it.
+        // The format of `rados --striper stat`.
         Format::Plain => {
             let (name, mtime) = (shown(name), UTime::from_system(stat.mtime));
             say_line(&format!("{}/{name} mtime {mtime}, size {}", pool.name, stat.size));
@@ -122,7 +122,7 @@ pub(super) async fn layout(pool: &Pool, name: &Name, offset: Option<u64>, len: u
     Ok(())
 }
 
-/// Where the parts of a range of a file lie, in the file's order.
+/// Returns the locations of a file's range, in the file's order.
 fn pieces(layout: Layout, name: &Name, offset: u64, len: u64) -> impl Iterator<Item = Value> {
     let names = ObjectNames::Striper(name.as_bytes().to_vec());
     let end = offset.saturating_add(len);

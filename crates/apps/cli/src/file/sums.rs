@@ -1,5 +1,5 @@
-//! Whether a local file and a striped one are the same: checksums of the local bytes that lie in each object,
-//! and those that the OSDs make of the objects. The data itself does not travel for it.
+//! Compares a local file with a striped one: checksums of the local bytes that belong to each object,
+//! against those that the OSDs compute of the objects. No data is transferred.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,7 +12,7 @@ use loligo_wire::crc::crc32c;
 use super::local::{Source, Way};
 use crate::failure::Failure;
 
-/// Objects that are asked about at a time.
+/// Number of objects that are queried concurrently.
 const OBJECTS_UNDER_WAY: usize = 16;
 
 /// Checksums of a file's beginning, by object.
@@ -33,7 +33,7 @@ impl Sums {
         Self { layout, at: 0, objects: BTreeMap::new() }
     }
 
-    /// Adds what comes next in the file.
+    /// Adds the next bytes of the file.
     pub(super) fn add(&mut self, mut data: &[u8]) {
         while !data.is_empty() {
             let (object, _) = self.layout.locate(self.at);
@@ -46,7 +46,7 @@ impl Sums {
         }
     }
 
-    /// Those of a local file's first `len` bytes, or of all of it.
+    /// Computes the checksums of a local file's first `len` bytes, or of all of it if it is shorter.
     pub(super) async fn of_file(layout: Layout, file: &Path, len: u64, way: Way) -> Result<Self, Failure> {
         let mut source = Source::open(file, 0, way)?;
         let mut sums = Self::new(layout);
@@ -60,8 +60,8 @@ impl Sums {
         Ok(sums)
     }
 
-    /// Compares with the objects. The first byte of the first object that has other bytes; `None` if none
-    /// has.
+    /// Compares with the objects. Returns the file offset of the first object that differs; `None` if
+    /// none does.
     pub(super) async fn first_difference(&self, direct: &Direct) -> Result<Option<u64>, loligo_rados::Error> {
         let asked = self.objects.iter().map(|(object, sum)| async move {
             let same = crc_of(direct, *object, sum.len).await? == sum.crc;
@@ -73,13 +73,13 @@ impl Sums {
         Ok(differing.into_iter().flatten().map(offset).min())
     }
 
-    /// Bytes.
+    /// Returns the number of bytes added.
     pub(super) fn len(&self) -> u64 {
         self.at
     }
 }
 
-/// The checksum of an object's first `len` bytes, of which those that are not there are zeros.
+/// Returns the checksum of an object's first `len` bytes. Missing bytes count as zeros.
 async fn crc_of(direct: &Direct, object: ObjectNo, len: u64) -> Result<u32, loligo_rados::Error> {
     let (io, name) = (direct.ioctx(), direct.name(object));
     let there = match io.stat(name.clone()).await {

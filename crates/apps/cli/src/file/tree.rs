@@ -1,4 +1,4 @@
-//! Directories: which local file is which striped one.
+//! Directories: maps local files to striped files.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -15,8 +15,8 @@ pub(super) struct Found {
     pub(super) bytes: u64,
 }
 
-/// All files below a directory, by name. Symbolic links to files are files; what is neither file nor
-/// directory is left out, and told.
+/// Returns all files below a directory, sorted by name. A symbolic link to a file is a file. Anything
+/// that is neither file nor directory is skipped with a warning.
 pub(super) fn walk(dir: &Path, name: &Name) -> Result<Vec<Found>, Failure> {
     let mut found = Vec::new();
     let mut dirs = vec![dir.to_owned()];
@@ -43,20 +43,20 @@ pub(super) fn walk(dir: &Path, name: &Name) -> Result<Vec<Found>, Failure> {
     Ok(found)
 }
 
-/// A name without the slashes at its end.
+/// Strips the trailing slashes of a name.
 fn without_slashes(name: &[u8]) -> &[u8] {
     let end = name.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
     &name[..end]
 }
 
-/// The striped file's name.
+/// Returns the striped file's name.
 fn join(name: &Name, below: &Path) -> Vec<u8> {
     let below = below.as_os_str().as_bytes();
     if name.is_empty() { below.to_vec() } else { [without_slashes(name), b"/", below].concat() }
 }
 
-/// Where below a directory a striped file belongs; `None` if it is not below `name`, or would lie outside of
-/// the directory.
+/// Returns the path of a striped file below a directory; `None` if the file is not below `name`, or its
+/// path would leave the directory.
 pub(super) fn below(name: &Name, file: &[u8]) -> Option<PathBuf> {
     let rest = match without_slashes(name) {
         b"" => file,

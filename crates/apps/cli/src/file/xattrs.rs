@@ -1,4 +1,4 @@
-//! Attributes that users give to striped files, as `rados --striper` has them.
+//! Users' attributes of striped files, as in `rados --striper`.
 
 use serde_json::json;
 

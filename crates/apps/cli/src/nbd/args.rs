@@ -1,4 +1,4 @@
-//! The words of `loligo nbd`.
+//! The command line of `loligo nbd`.
 
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
@@ -40,7 +40,7 @@ pub(crate) enum NbdCommand {
         socket: PathBuf,
         name: String,
         spec: String,
-        /// What clients are told of it.
+        /// Its description for clients.
         #[arg(long, default_value = "", hide_default_value = true)]
         description: String,
     },
@@ -112,8 +112,8 @@ pub(crate) enum NbdCommand {
 
 #[derive(Args)]
 pub(crate) struct ServeOptions {
-    /// An address to listen at, usually with port 10809; port 0 takes a free one. Whoever reaches it is let
-    /// in, unless TLS asks for keys or certificates.
+    /// An address to listen at, usually with port 10809; port 0 takes a free one. Any client that
+    /// reaches it is let in, unless TLS asks for keys or certificates.
     #[arg(long, value_name = "ADDR")]
     pub(super) listen: Vec<SocketAddr>,
     /// A Unix socket to listen at, which only its owner may use. [default: loligo-nbd.sock in
@@ -135,7 +135,7 @@ pub(crate) struct ServeOptions {
     /// The certificate's key.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(super) tls_key: Option<PathBuf>,
-    /// Who signs clients' certificates, which they need then.
+    /// The authority that signs clients' certificates, which they need then.
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(super) tls_client_ca: Option<PathBuf>,
     /// Keys of clients, as psktool writes them (USER:KEY in hexadecimal), of mode 0600: clients with a key
@@ -152,14 +152,14 @@ pub(crate) struct ServeOptions {
     pub(super) gather_us: u64,
 }
 
-/// A size of sectors that the kernel has.
+/// Parses a sector size that the kernel supports.
 fn block_size(text: &str) -> Result<BlockSize, String> {
     let found = BlockSize::new(size(text)?);
     found.ok_or_else(|| format!("'{text}' is not 512, 1024, 2048 or 4096, the sectors that the kernel has"))
 }
 
 impl ServeOptions {
-    /// What is named for TLS.
+    /// Returns the TLS files that the command line names.
     pub(super) fn tls(&self) -> ConfigTls {
         ConfigTls {
             certificate: self.tls_cert.clone(),

@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::failure::{Context, Failure};
 use crate::format::FormatName;
 
-/// What stands for any device that is free.
+/// The name for any free device.
 const ANY: &str = "auto";
 
 pub(super) fn attach(

@@ -1,4 +1,4 @@
-//! `loligo nbd`: the gateway for block devices, and the words that control it.
+//! `loligo nbd`: the gateway for block devices, and the commands that control it.
 
 mod args;
 mod attach;
@@ -25,8 +25,7 @@ use crate::{client, log, waits};
 pub(crate) use args::NbdCommand;
 use args::ServeOptions;
 
-/// The Unix socket at which is listened if nothing is said; in the directory for the user's sockets, or
-/// root's.
+/// The Unix socket to listen at by default, in the user's directory for sockets, or in root's.
 const SOCKET: &str = "loligo-nbd.sock";
 
 fn default_socket() -> Result<PathBuf, Failure> {
@@ -71,7 +70,7 @@ pub(crate) fn run(
     told(socket, &request).map(drop)
 }
 
-/// Asks at a control socket; what it refuses is a failure.
+/// Sends a request to a control socket; an error reply becomes a failure.
 fn told(socket: &Path, request: &Value) -> Result<String, Failure> {
     let answer = ask(socket, request)?;
     match answer.strip_prefix("ERROR: ") {
@@ -105,9 +104,9 @@ fn list(socket: &Path, format: FormatName) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A request for an image that goes from one thread to another and back costs more than all else that is done
-/// with it. So there are only as many threads as the machine can keep busy beside those who ask (their
-/// programs, the kernel's client) and those who are asked (OSDs).
+/// Returns the default number of threads. Passing an image's request from one thread to another and back
+/// costs more than the rest of its handling. So there are only as many threads as the machine can keep
+/// busy beside the clients (their programs, the kernel's client) and the OSDs.
 fn default_workers() -> usize {
     std::thread::available_parallelism().map_or(1, |processors| processors.get().div_ceil(2))
 }
@@ -115,7 +114,7 @@ fn default_workers() -> usize {
 fn serve(options: &ServeOptions, builder: Builder, pool: Option<String>) -> Result<(), Failure> {
     let began = Instant::now();
     let plan = Plan::of(options)?;
-    // One that cannot be read fails where a device needs the cluster.
+    // If it cannot be read, adding a device that needs the cluster fails.
     let conf = builder.load().ok();
     conf.iter().try_for_each(client::prepare)?;
     let _log = conf.as_ref().map(log::of_client).transpose()?;
@@ -138,7 +137,7 @@ fn serve(options: &ServeOptions, builder: Builder, pool: Option<String>) -> Resu
         let (server, places) = listen(&plan, &registry).await?;
         let control = plan.control.as_deref().map(|path| open_control(path, &registry, &handle));
         let control = control.transpose()?;
-        // Before anybody is told that it is ready.
+        // Created before the `ready` line is printed.
         let signals = Signals::new().context(|| "signals".to_owned())?;
         sayln!(
             "ready {} devices={} startup_ms={:.1}",
@@ -147,7 +146,7 @@ fn serve(options: &ServeOptions, builder: Builder, pool: Option<String>) -> Resu
             began.elapsed().as_secs_f64() * 1e3
         );
         signals.follow().await;
-        // Nothing is added any more.
+        // No device is added after this.
         drop(control);
         server.close().await;
         Ok(())
@@ -156,14 +155,14 @@ fn serve(options: &ServeOptions, builder: Builder, pool: Option<String>) -> Resu
     served
 }
 
-/// What the monitors say of the log is followed. A log that cannot be is no reason to serve nothing.
+/// Follows the monitors' settings for the log. An error there does not stop the service.
 fn follow_log(conf: Option<&Conf>, rados: &Rados) {
     if let Some(Err(failure)) = conf.map(|conf| log::follow(conf, rados)) {
         eprintln!("loligo: {failure}");
     }
 }
 
-/// What is to be served, and where.
+/// The devices to serve, and where to listen.
 struct Plan {
     listen: Vec<std::net::SocketAddr>,
     unix: Vec<PathBuf>,
@@ -200,7 +199,7 @@ impl Plan {
         if listen.is_empty() && unix.is_empty() {
             unix.push(default_socket()?);
         }
-        // The command line's, if it names any, stand for the file's.
+        // The command line's TLS files, if there are any, replace those of the configuration file.
         let named = options.tls();
         let tls = if named == ConfigTls::default() { config.tls } else { Some(named) };
         let tls = tls.map(ConfigTls::files).transpose().context(|| "TLS".to_owned())?;
@@ -214,7 +213,7 @@ impl Plan {
     }
 }
 
-/// Listens everywhere; returns where, for people and scripts.
+/// Listens at all addresses. Returns the addresses, for people and scripts.
 async fn listen(plan: &Plan, registry: &Arc<Registry>) -> Result<(Server, Vec<String>), Failure> {
     let tls = plan.tls.as_ref().map(Acceptor::new).transpose().context(|| "TLS".to_owned())?;
     let mut server = Server::new(Arc::clone(registry), tls);

@@ -1,10 +1,10 @@
-//! How far something is, on a terminal.
+//! Progress of an operation on a terminal.
 
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::args::Quiet;
 
-/// How far something is, on a terminal.
+/// A progress bar on a terminal.
 pub(super) struct Bar(ProgressBar);
 
 impl Bar {

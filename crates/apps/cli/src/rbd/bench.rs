@@ -1,4 +1,4 @@
-//! `loligo rbd bench`: what `rbd bench` does.
+//! `loligo rbd bench`: measures an image as `rbd bench` does.
 
 use std::time::Instant;
 
@@ -14,13 +14,13 @@ use super::{Place, show};
 use crate::args::Format;
 use crate::failure::{Context, Failure};
 
-/// An I/O: whether it reads, and where.
+/// An I/O: `true` if it reads, and its offset.
 type Io = (bool, u64);
 
-/// Opens the image, with a cache if one is wanted. That needs the lock, also to read.
+/// Opens the image, with a cache if one is requested. A cache needs the lock, also for reading.
 pub(super) async fn open(place: &Place, options: &Bench) -> Result<Image, Failure> {
     let what = || format!("bench {}", options.image);
-    // What is only read may be a snapshot.
+    // A bench that only reads may be of a snapshot.
     let image = match (options.io_type, options.cache) {
         (IoType::Read, None) => place.open_to_read(&options.image).await?.0,
         _ => place.open(&options.image, Mode::ReadWrite).await?,
@@ -97,7 +97,7 @@ pub(super) async fn run(image: &Image, options: &Bench, format: Format) -> Resul
     Ok(())
 }
 
-/// Where the I/Os go, as `rbd bench` has it.
+/// Returns the I/Os in the order of `rbd bench`.
 fn ios(options: &Bench, size: u64, count: u64) -> impl Iterator<Item = Io> {
     let (io_size, lanes) = (options.io_size, options.io_threads as u64);
     let (pattern, kind, mix) = (options.io_pattern, options.io_type, options.rw_mix_read);
@@ -119,7 +119,7 @@ fn ios(options: &Bench, size: u64, count: u64) -> impl Iterator<Item = Io> {
     })
 }
 
-/// Microseconds that an I/O takes.
+/// Runs one I/O. Returns its latency in microseconds.
 async fn one(image: &Image, (reads, at): Io, data: &Bytes) -> Result<u64, Error> {
     let begun = Instant::now();
     match reads {

@@ -44,7 +44,7 @@ pub(super) async fn list(
     let open = open_named(&io, &name, by, Mode::ReadOnly).await.context(|| format!("open {image}"))?;
     let mut children = open.children(snap.as_ref()).await.context(|| format!("children {image}"))?;
     let mut at = 0;
-    // A clone has one parent: nothing comes twice.
+    // A clone has one parent, so no image is listed twice.
     while descendants && at < children.len() {
         let child = &children[at];
         let io = place.rados.ioctx_by_id(child.pool).with_namespace(child.namespace.clone());
@@ -74,12 +74,12 @@ pub(super) async fn list(
     Ok(())
 }
 
-/// The name of a pool; of one that is no more, its number.
+/// Returns the name of a pool, or its number if it does not exist any more.
 pub(super) fn pool_name(rados: &Rados, id: PoolId) -> String {
     rados.pools().into_iter().find(|(pool, _)| *pool == id).map_or(id.0.to_string(), |(_, name)| name)
 }
 
-/// An image as `rbd` writes it, with names as [`shown`] has them.
+/// Returns an image's path as `rbd` writes it. Names are in the form of [`shown`].
 pub(super) fn path(rados: &Rados, pool: PoolId, namespace: &Name, image: &Name) -> String {
     let (pool, image) = (pool_name(rados, pool), shown(image));
     if namespace.is_empty() {

@@ -1,4 +1,4 @@
-//! `loligo rbd config`: settings for images, of the cluster, of a pool or of one image.
+//! `loligo rbd config`: settings for images, at the level of the cluster, of a pool or of one image.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -18,15 +18,15 @@ use crate::failure::{Context, Failure};
 use crate::name::{Name, shown};
 use crate::say::say_line;
 
-/// What the keys of settings begin with among the pairs that are kept with a pool or an image
+/// The prefix of settings' keys among the metadata of a pool or an image
 /// (`librbd::ImageCtx::METADATA_CONF_PREFIX`).
 const PREFIX: &str = "conf_";
 
-/// Tells open images of a cluster that a pool's settings have changed.
+/// An option whose change notifies the open images of a cluster that a pool's settings have changed.
 const CHANGED_AT: &str = "rbd_config_pool_override_update_timestamp";
 
-/// Options that no pool has of its own, and those that a pool has but no image (`rbd config … list` of
-/// 16.2.15).
+/// Options that pools do not override, and options that pools override but images do not (of
+/// `rbd config … list` in 16.2.15).
 const NOT_OF_POOLS: [&str; 11] = [
     "rbd_auto_exclusive_lock_until_manual_request",
     CHANGED_AT,
@@ -52,7 +52,7 @@ const NOT_OF_IMAGES: [&str; 9] = [
     "rbd_journal_splay_width",
 ];
 
-/// For what a setting is.
+/// The level of a setting.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
     Cluster,
@@ -70,7 +70,7 @@ impl Level {
         }
     }
 
-    /// The option of a key.
+    /// Returns the option that a key names.
     fn option(self, key: &str) -> Result<Known, Failure> {
         let refused = |why: &str| Failure::of(Errno::EINVAL, "rbd config", format!("{why}: {key}"));
         if !key.starts_with("rbd_") {
@@ -79,7 +79,7 @@ impl Level {
         table::known(key).ok_or_else(|| refused("invalid config key"))
     }
 
-    /// A value for the option of a key.
+    /// Checks a value for the option that a key names.
     fn checked(self, key: &str, value: &str) -> Result<String, Failure> {
         let option = self.option(key)?;
         let what = || format!("set {key}");
@@ -87,7 +87,7 @@ impl Level {
             return Err(Failure::of(Errno::EINVAL, what(), "pools and images do not override this option"));
         }
         match option.accept(value) {
-            // As it was given: the text is what is kept and shown.
+            // The text is stored and shown as it was given.
             Ok(_) => Ok(value.to_owned()),
             Err(why) => Err(Failure::of(Errno::EINVAL, what(), format!("error parsing value: {}", why.why))),
         }
@@ -108,7 +108,7 @@ fn not_set(key: &str) -> Failure {
 
 async fn of_cluster(place: &Place, setting: &Setting) -> Result<(), Failure> {
     let who = setting.of();
-    // One that is not text is no entity either.
+    // A name that is not UTF-8 is no entity either.
     let who = who.as_text().unwrap_or_default();
     if !["global", "client"].contains(&who) && who.strip_prefix("client.").is_none_or(str::is_empty) {
         let why = format!("invalid config entity: {who} (must be global, client or client.<id>)");
@@ -137,7 +137,7 @@ async fn of_cluster(place: &Place, setting: &Setting) -> Result<(), Failure> {
         Setting::List { .. } => {
             let all = asked(place, json!({"prefix": "config dump", "format": "json"})).await?;
             let mut rows = BTreeMap::new();
-            // What is said of fewer wins.
+            // The more specific section wins.
             for section in
                 ["global", "client", who].iter().filter(|section| who != "global" || **section == who)
             {
@@ -200,7 +200,7 @@ async fn of_pool(place: &Place, setting: &Setting) -> Result<(), Failure> {
     }
 }
 
-/// As librbd does, so that images that are open take the pool's settings.
+/// Notifies open images, so that they apply the pool's settings; librbd does the same.
 async fn tell_of_change(place: &Place) -> Result<(), Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().to_string();
     told(place, json!({"prefix": "config set", "who": "global", "name": CHANGED_AT, "value": now})).await
@@ -232,14 +232,14 @@ async fn of_image(place: &Place, setting: &Setting) -> Result<(), Failure> {
     }
 }
 
-/// What the pool and the image say.
+/// Returns the settings of the pool and of the image.
 async fn of_both(io: &IoCtx, image: &Image) -> Result<[Settings; 2], Error> {
     let of_pool = settings(&pools::metadata(io).await?, "pool");
     Ok([of_pool, settings(&image.metadata().await?, "image")])
 }
 
-/// The configuration with what the pool of `io` says instead, be it on the command line: librbd has it so.
-/// What cannot be read says nothing, as there; nor does what is no value.
+/// Returns the configuration with the settings of the pool of `io`, which override the command line, as
+/// in librbd. Unreadable settings and invalid values are ignored, also as in librbd.
 pub(super) async fn of_pool_of(place: &Place, io: &IoCtx) -> Conf {
     let mut conf = place.conf.clone();
     for (name, (value, _)) in settings(&pools::metadata(io).await.unwrap_or_default(), "pool") {
@@ -256,7 +256,7 @@ fn get(pairs: &BTreeMap<Name, Bytes>, key: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Values by option, with who has set them.
+/// Values by option, each with its source.
 type Settings = BTreeMap<String, (String, &'static str)>;
 
 fn settings(pairs: &BTreeMap<Name, Bytes>, source: &'static str) -> Settings {
@@ -267,7 +267,7 @@ fn settings(pairs: &BTreeMap<Name, Bytes>, source: &'static str) -> Settings {
     pairs.iter().filter_map(setting).collect()
 }
 
-/// The value of each option and its source; later settings win.
+/// Returns the value and source of each option; later settings win.
 fn effective(place: &Place, level: Level, set: &[Settings]) -> Vec<[String; 3]> {
     let options = table::all().filter(|option| option.name.starts_with("rbd_") && level.has(option.name));
     let mut rows: Vec<[String; 3]> = options

@@ -1,22 +1,22 @@
-//! What the options `rbd_default_…` say of images; as `rbd` takes them from the images' pool, the command
-//! line, `CEPH_ARGS`, ceph.conf and the monitors.
+//! The defaults of images from the options `rbd_default_…`. Like `rbd`, it reads them from the images'
+//! pool, the command line, `CEPH_ARGS`, ceph.conf and the monitors.
 
 use loligo_conf::Conf;
 use loligo_rbd::{CloneFormat, NewImage};
 
 use crate::failure::{Context, Failure};
 
-/// The pool of images, if none is named.
+/// Returns the pool of images whose names have none.
 pub(super) fn pool(conf: &Conf) -> String {
     conf.text("rbd_default_pool").filter(|name| !name.is_empty()).unwrap_or_else(|| "rbd".to_owned())
 }
 
-/// The pool of images' data, if it is another one.
+/// Returns the pool of images' data, if it is a separate one.
 pub(super) fn data_pool(conf: &Conf) -> Option<String> {
     conf.text("rbd_default_data_pool").filter(|name| !name.is_empty())
 }
 
-/// A new image of a size.
+/// Returns the shape of a new image of this size.
 pub(super) fn image(conf: &Conf, size: u64) -> Result<NewImage, Failure> {
     let what = || "new image".to_owned();
     if conf.u64("rbd_default_format", 2).context(what)? == 1 {
@@ -32,7 +32,7 @@ pub(super) fn image(conf: &Conf, size: u64) -> Result<NewImage, Failure> {
         return Err(Failure::new("rbd_default_stripe_unit and rbd_default_stripe_count", why));
     }
     Ok(NewImage {
-        // What does not fit is no order either, and refused as such.
+        // A value that does not fit is refused as an invalid order.
         order: u8::try_from(order).unwrap_or(u8::MAX),
         features: features(conf)?.unwrap_or(new.features),
         striping: (unit != 0).then_some((unit, count)),
@@ -41,12 +41,12 @@ pub(super) fn image(conf: &Conf, size: u64) -> Result<NewImage, Failure> {
     })
 }
 
-/// Whether nobody looks whether a pool can have images before it gets its first one.
+/// Returns `true` if a pool is not checked for its ability to hold images before it gets its first one.
 pub(super) fn pool_unchecked(conf: &Conf) -> Result<bool, Failure> {
     conf.bool("rbd_validate_pool", true).map(|validate| !validate).context(|| "new image".to_owned())
 }
 
-/// A number, or names with commas between them.
+/// Parses the default features: a number, or names separated by commas.
 fn features(conf: &Conf) -> Result<Option<u64>, Failure> {
     let Some(text) = conf.text("rbd_default_features").filter(|text| !text.is_empty()) else {
         return Ok(None);
@@ -58,7 +58,7 @@ fn features(conf: &Conf) -> Result<Option<u64>, Failure> {
     super::wanted("rbd_default_features", &named)
 }
 
-/// Which version of clones is made.
+/// Returns the version of new clones.
 pub(super) fn clone_format(conf: &Conf) -> Result<CloneFormat, Failure> {
     match conf.text("rbd_default_clone_format").as_deref() {
         None | Some("auto") => Ok(CloneFormat::Auto),
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn images_are_as_configured() {
-        // As `rbd create` of 16.2.15 makes or refuses them.
+        // The shapes that `rbd create` of 16.2.15 creates or refuses.
         for (text, made) in [
             ("", Some((22, 61, None))),
             ("rbd default order = 20", Some((20, 61, None))),

@@ -18,11 +18,11 @@ use crate::args::Format;
 use crate::failure::{Context, Failure};
 use crate::name::Name;
 
-/// Reads and writes under way, and bytes of a read at most.
+/// Number of reads and writes in flight; the next constant is the maximum length of a read.
 const AT_ONCE: usize = 10;
 const CHUNK: u64 = 4 << 20;
 
-/// Bytes of an image that are made zeros at once.
+/// Bytes of an image that are zeroed in one call.
 const ZEROS: u64 = 1 << 30;
 
 impl Compared {
@@ -37,7 +37,7 @@ pub(super) async fn list(place: &Place, text: &Name, compared: &Compared) -> Res
     let changes = image.diff(compared.from_snap.as_ref(), compared.grain()).await.context(what)?;
     let changes: Vec<Change> = changes.try_collect().await.context(what)?;
     if place.format != Format::Plain {
-        // Whether there are data is text, as `rbd` has it.
+        // `exists` is a text, as in `rbd`.
         let one = |change: &Change| json!({"offset": change.offset, "length": change.len, "exists": change.exists.to_string()});
         place.format.print("extents", "extent", &Value::from(changes.iter().map(one).collect::<Vec<_>>()));
         return Ok(());
@@ -84,20 +84,21 @@ pub(super) async fn export(
     done
 }
 
-/// Removes what is not whole, and of no use to anybody. The first failure is the one to tell.
+/// Removes an incomplete file. An error is ignored, since the first failure is the one to report.
 pub(super) fn discard(file: &Path) {
     let _ = std::fs::remove_file(file);
 }
 
-/// What a file of differences says of its ends.
+/// The endpoints of a file of differences.
 pub(super) struct Step<'a> {
     pub(super) from: Option<&'a Name>,
     pub(super) to: Option<&'a Name>,
-    /// That what it goes to is protected; only the second format says it.
+    /// Set if the end snapshot is protected; only the second format records it.
     pub(super) is_protected: bool,
 }
 
-/// Writes what differs from a snapshot, or nothing, in what is open; tells how far in the image it is.
+/// Writes the differences between a snapshot, or an empty image, and the open image. Calls `told` with
+/// the offset in the image.
 pub(super) async fn write<W: Write>(
     image: &Image,
     step: &Step<'_>,
@@ -116,7 +117,7 @@ pub(super) async fn write<W: Write>(
         writer.protection(step.is_protected).context(what)?;
     }
     writer.size(image.size()).context(what)?;
-    // What is longer than an object comes in pieces; what is not stays whole, as `rbd` has it.
+    // A change longer than `max` is split; a shorter one stays whole, as in `rbd`.
     let max = CHUNK.max(image.layout().object_size());
     let pieces = changes.map_ok(|change| pieces(change, max)).try_flatten();
     let read = pieces.map_ok(|change| async move {
@@ -171,8 +172,8 @@ pub(super) async fn import(
     closed.context(|| what)
 }
 
-/// Makes an image what a file of differences says; tells how many bytes of it are read. The snapshot is made
-/// last: where it is there, so is all before it.
+/// Applies a file of differences to an image. Calls `told` with the number of bytes read. The snapshot
+/// is created last: if it exists, so does all data before it.
 pub(super) async fn apply(
     image: &Image,
     reader: &mut Reader<impl Read>,
@@ -203,7 +204,7 @@ pub(super) async fn apply(
         record = next(reader).context(context)?;
     }
     let changes = std::iter::successors(Some(Ok(record)), |last| {
-        // Behind the end, or what cannot be read, is nothing.
+        // Nothing follows the end or an unreadable record.
         let goes_on = matches!(last, Ok(Record::Data { .. } | Record::Zeros { .. } | Record::Unknown { .. }));
         goes_on.then(|| {
             let record = next(reader);
@@ -229,12 +230,12 @@ pub(super) async fn apply(
     if is_protected { image.protect_snapshot(&name).await.context(context) } else { Ok(()) }
 }
 
-/// `rbd` leaves it out with such words, too.
+/// Reports a skipped record; `rbd` prints a similar message.
 fn unknown(tag: u8, what: &str) {
     eprintln!("loligo: {what}: left out, of a newer release: {tag:#04x}");
 }
 
-/// Makes one file of two.
+/// Merges two files of differences into one.
 pub(super) fn merge(first: &Path, second: &Path, file: &Path, quiet: &Quiet) -> Result<(), Failure> {
     let what = || format!("merge-diff {} {}", first.display(), second.display());
     let open = |path: &Path| -> Result<(Box<dyn Read>, u64), Failure> {
@@ -266,7 +267,7 @@ fn next(reader: &mut Reader<impl Read>) -> std::io::Result<Record> {
     tokio::task::block_in_place(|| reader.next_record())
 }
 
-/// Makes a range zeros, of whatever length.
+/// Zeroes a range of any length.
 async fn clear(image: &Image, offset: u64, len: u64) -> Result<(), Error> {
     let end = offset + len;
     for at in (offset..end).step_by(ZEROS as usize) {
@@ -275,7 +276,7 @@ async fn clear(image: &Image, offset: u64, len: u64) -> Result<(), Error> {
     Ok(())
 }
 
-/// Writes data; blocks of zeros take no room.
+/// Writes data; blocks of zeros use no space.
 async fn put(image: &Image, offset: u64, data: &Bytes, sparse_bytes: usize) -> Result<(), Error> {
     let mut at = 0;
     for run in nonzero_runs(data, sparse_bytes) {

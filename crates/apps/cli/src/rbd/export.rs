@@ -42,13 +42,14 @@ pub(super) async fn run(place: &Place, options: &Export) -> Result<(), Failure> 
     done
 }
 
-/// Writes an image with all its snapshots: how each of them differs from the one before.
+/// Writes an image with all its snapshots, each as its difference from the one before.
 async fn whole<W: Write>(place: &Place, text: &Name, out: W, bar: &Bar, what: &str) -> Result<W, Failure> {
     let what_of = || what.to_owned();
     let (io, image_name, _) = place.image_or_snapshot(text).await?;
     let image = Image::open(&io, &image_name, Mode::ReadOnly).await.context(what_of)?;
     let view = image.view();
-    // Those in the trash, of groups and of mirrors belong to something that is not here.
+    // Snapshots in the trash, of groups and of mirrors are skipped: they belong to something outside the
+    // file.
     let snaps: Vec<_> = view.snapshots.iter().filter(|snap| snap.info.kind == SnapKind::User).collect();
     let all = snaps.iter().map(|snap| snap.info.size).sum::<u64>().saturating_add(image.size());
     let head = Head::of(&image).await.context(what_of)?;

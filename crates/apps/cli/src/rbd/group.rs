@@ -44,7 +44,7 @@ pub(super) async fn run(place: &Place, command: &Group) -> Result<(), Failure> {
     }
 }
 
-/// A group that is not there has nothing to remove or to list: `rbd` says nothing of it either.
+/// Returns an empty result for a group that does not exist; `rbd` reports nothing in that case either.
 fn or_none<T: Default>(done: Result<T, Error>) -> Result<T, Error> {
     match done {
         Err(Error::NoGroup(_)) => Ok(T::default()),
@@ -165,7 +165,7 @@ fn show_snapshots(snaps: &[GroupSnapshot], format: Format) {
     }
 }
 
-/// With which snapshots of groups those of an image were made.
+/// Returns the group snapshots that an image's snapshots were created with.
 pub(super) async fn made_with(place: &Place, image: &Image) -> Result<Vec<MadeWith>, Error> {
     let mut all = Vec::new();
     for snap in &image.view().snapshots {

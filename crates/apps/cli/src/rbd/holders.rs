@@ -88,12 +88,12 @@ fn list(info: &LockInfo, format: Format) {
     table([false; 3], std::iter::once(titles).chain(rows).collect());
 }
 
-/// An address as Ceph wrote it before it had several kinds.
+/// Formats an address as Ceph did before addresses had types.
 fn address(addr: &EntityAddr) -> String {
     addr.sock.map_or_else(|| format!(":/{}", addr.nonce), |sock| format!("{sock}/{}", addr.nonce))
 }
 
-/// `client.NUMBER`.
+/// Parses `client.NUMBER`.
 fn client(text: &str) -> Option<EntityNum> {
     text.strip_prefix("client.")?.parse().ok().map(|number| EntityNum::client(GlobalId(number)))
 }

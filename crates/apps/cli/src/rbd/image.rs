@@ -1,4 +1,4 @@
-//! Commands about images as a whole: list, show, rename, copy, remove.
+//! Commands on whole images: list, show, rename, copy, remove.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ pub(super) async fn rename(place: &Place, image: &Name, to: &Name) -> Result<(),
 pub(super) async fn list(place: &Place, named: Option<&Name>, long: bool) -> Result<(), Failure> {
     let io = place.named(named).await?;
     let images = loligo_rbd::list(&io).await.context(|| "ls".to_owned())?;
-    // Those of the first format, which have no id, come first, as `rbd` lists them.
+    // Images of the first format, which have no id, come first, as in `rbd`.
     let (old, new): (Vec<_>, Vec<_>) = images.into_iter().partition(|(_, id)| id.is_empty());
     let names: Vec<Name> = old.into_iter().chain(new).map(|(name, _)| name).collect();
     if long {
@@ -45,7 +45,7 @@ pub(super) async fn list(place: &Place, named: Option<&Name>, long: bool) -> Res
     }
 }
 
-/// Removes an image, or puts it into the trash where that is configured.
+/// Removes an image, or moves it to the trash if that is configured.
 pub(super) async fn remove(place: &Place, text: &Name, quiet: &Quiet) -> Result<(), Failure> {
     let what = || format!("rm {text}");
     let (io, name) = place.image(text).await?;
@@ -136,7 +136,7 @@ pub(super) async fn usage(place: &Place, named: Option<&Name>) -> Result<(), Fai
     for (io, name, snap) in named {
         let what = || format!("du {name}");
         let (id, mut used) = match usage_of(&io, &name).await {
-            // Of all images, one that is broken is no reason not to show the others.
+            // When all images are listed, a broken one does not prevent showing the others.
             Err(e) if all_of => {
                 list::left_out("du", &name, &e);
                 continue;

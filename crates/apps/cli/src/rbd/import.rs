@@ -15,10 +15,10 @@ use crate::name::Name;
 const EISDIR: i32 = 21;
 const ENOTTY: i32 = 25;
 
-/// What is read, and how many bytes it has, if that is known.
+/// The input, and its length in bytes if that is known.
 type Source = (Box<dyn Read>, Option<u64>);
 
-/// A file, as far as it is read before there is an image.
+/// The input, read as far as needed before the image is created.
 enum Begun {
     Bytes(Box<dyn Read>),
     Whole(image_file::Reader<Box<dyn Read>>),
@@ -26,7 +26,7 @@ enum Begun {
 
 pub(super) async fn run(place: &Place, options: &Import) -> Result<(), Failure> {
     let what = || format!("import {}", options.file.display());
-    // Stock `rbd` calls an image from standard input `-` as well, where it is told no other name.
+    // Stock `rbd` also names an image from standard input `-` if it is given no other name.
     let own_name = || Name::from(options.file.file_name().unwrap_or_default().to_owned());
     let (io, name) = place.image(&options.image.clone().unwrap_or_else(own_name)).await?;
     let (from, size) = open(&options.file).context(what)?;
@@ -59,13 +59,14 @@ pub(super) async fn run(place: &Place, options: &Import) -> Result<(), Failure> 
     };
     let done = done.await;
     if done.is_err() {
-        // Half an image is of no use to anybody. The first failure is the one to tell.
+        // An incomplete image is removed. An error of that is ignored, since the first failure is the
+        // one to report.
         let _ = loligo_rbd::remove_with_snapshots(&io, &name).await;
     }
     done
 }
 
-/// Files, block devices and pipes; what stock `rbd` says of others.
+/// Opens a file, block device or pipe; for others the error is that of stock `rbd`.
 fn open(file: &Path) -> std::io::Result<Source> {
     if file == Path::new("-") {
         return Ok((Box::new(std::io::stdin()), None));
@@ -85,7 +86,7 @@ fn open(file: &Path) -> std::io::Result<Source> {
     Ok((Box::new(BufReader::new(opened)), size))
 }
 
-/// Makes an image what a file of the second format says, with all snapshots.
+/// Restores an image with all its snapshots from a file of the second format.
 async fn restore(
     image: &Image,
     reader: &mut image_file::Reader<impl Read>,

@@ -1,4 +1,4 @@
-//! What is kept with an image: its object maps, and its users' keys and values.
+//! Data stored beside an image: its object maps, and its users' keys and values.
 
 use std::collections::BTreeMap;
 

@@ -52,14 +52,14 @@ pub(super) async fn long<'a>(
     Ok(())
 }
 
-/// Says why an image is not among those that are listed: it is gone by now, or broken. The others are shown
+/// Reports why an image is missing in a list: it is gone by now, or broken. The other images are listed
 /// all the same.
 pub(super) fn left_out(what: &str, name: &Name, why: &Error) {
     let failure = Failure::new(format!("{what} {name}"), format!("left out: {why}"));
     eprintln!("loligo: {failure}");
 }
 
-/// The image and the snapshots that users have made, all by what one look at the header says: there may be
+/// Returns the rows of an image and its user snapshots, from one read of the header: there may be
 /// thousands.
 async fn rows_of(io: &IoCtx, name: &Name) -> Result<Vec<Row>, Error> {
     let image = Image::open(io, name, Mode::Header).await?;
@@ -109,7 +109,7 @@ impl Row {
         if let Some(snap) = &self.snap {
             one["snapshot"] = shown(&snap.info.name).into();
             one["snapshot_id"] = snap.info.id.0.into();
-            // As text, as `rbd` has it.
+            // A text, as in `rbd`.
             one["protected"] = snap.protected.to_string().into();
         }
         if let Some(lock) = self.lock {

@@ -1,4 +1,4 @@
-//! `loligo rbd migration`: an image is moved while it is used.
+//! `loligo rbd migration`: moves an image while it is in use.
 
 use loligo_rados::{Errno, Rados};
 use loligo_rbd::migration::{self, End, Status};
@@ -23,7 +23,7 @@ pub(super) async fn run(place: &Place, command: &Migration) -> Result<(), Failur
             let (io, name) = place.image(image).await?;
             let named = to.as_ref().map(|to| named_so(to, ImageName::parse(to, None))).transpose()?;
             let to = named.as_ref().map_or(&name, |named| &named.image).clone();
-            // Without a pool it stays where it is.
+            // Without a pool the image stays in its pool.
             let to_io = match &named {
                 Some(named) if named.at.pool.is_some() => place.io(&named.at).await?,
                 _ => io.clone(),
@@ -54,17 +54,17 @@ pub(super) async fn run(place: &Place, command: &Migration) -> Result<(), Failur
     }
 }
 
-/// How far the migration of an image is, if it is in one that can be told of.
+/// Returns the progress of an image's migration, if it is in one that has a status.
 pub(super) async fn status(place: &Place, text: &Name) -> Result<Option<Status>, Failure> {
     let (io, name) = place.image(text).await?;
     match migration::status(&io, &name).await {
-        // What is no image has no place that could be shown.
+        // An image with unsupported features has no status to show.
         Err(Error::Features(_)) => Ok(None),
         status => status.context(|| format!("status {text}")),
     }
 }
 
-/// As `rbd status` has it.
+/// Formats a status as `rbd status` does.
 pub(super) fn json(rados: &Rados, status: &Status) -> Value {
     let Status { source, destination, state, description } = status;
     json!({
@@ -76,7 +76,7 @@ pub(super) fn json(rados: &Rados, status: &Status) -> Value {
     })
 }
 
-/// The same in words.
+/// Prints the status for people.
 pub(super) fn show(rados: &Rados, status: &Status) {
     let end = |end: &End| {
         let id = if end.id.is_empty() { String::new() } else { format!(" ({})", end.id) };

@@ -1,4 +1,4 @@
-//! `loligo rbd`: images, named as `rbd` names what is done with them.
+//! `loligo rbd`: commands on images, named as in `rbd`.
 
 mod args;
 mod bar;
@@ -40,13 +40,13 @@ use crate::words::CalledAs;
 pub(crate) use self::args::RbdCommand;
 pub(crate) use self::show::bytes;
 
-/// Threads: one carries, the other reads and writes files.
+/// Threads: one for the network, the other for reading and writing files.
 const WORKERS: usize = 2;
 
 pub(crate) fn run(client: Client, command: &RbdCommand) -> Result<(), Failure> {
     check_place(&client, command)?;
     if let RbdCommand::MergeDiff { first, second, file, quiet } = command {
-        // Files of this machine only.
+        // It works on local files only.
         return diff::merge(first, second, file, quiet);
     }
     client::runtime(WORKERS)?.block_on(async {
@@ -144,8 +144,7 @@ async fn one(place: &Place, command: &RbdCommand) -> Result<(), Failure> {
     }
 }
 
-/// Closes an image after work on it. Why the work failed is of more interest than whether the lock could be
-/// given up.
+/// Closes an image after work on it. An error of the work takes precedence over one of the closing.
 async fn closing<T>(image: Image, done: Result<T, Error>, what: &str) -> Result<T, Failure> {
     let closed = image.close().await;
     let done = done.context(|| what.to_owned())?;

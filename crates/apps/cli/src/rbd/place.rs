@@ -1,4 +1,4 @@
-//! Where images are looked for, and what names mean there.
+//! The default pool, namespace and snapshot of names, and the resolution of names.
 
 use loligo_conf::Conf;
 use loligo_rados::{Errno, IoCtx, Rados};
@@ -13,20 +13,20 @@ use crate::failure::{Context, Failure};
 use crate::name::Name;
 use crate::words::CalledAs;
 
-/// A cluster, and where in it images are looked for that do not say it themselves.
+/// A cluster, with the default location of images whose names have none.
 pub(super) struct Place {
     pub(super) rados: Rados,
     pub(super) pool: String,
     pub(super) namespace: Name,
     pub(super) snap: Option<Name>,
-    /// With what the monitors say.
+    /// Includes the monitors' settings.
     pub(super) conf: Conf,
     pub(super) format: Format,
     pub(super) called: CalledAs,
 }
 
-/// Refuses `-s` and `-N` where the command would drop them. Commands with images refuse `-s` themselves if
-/// they take no snapshot.
+/// Refuses `-s` and `-N` where the command would ignore them. Commands on images refuse `-s` themselves
+/// if they accept no snapshot.
 pub(super) fn check_place(client: &Client, command: &RbdCommand) -> Result<(), Failure> {
     let (_, namespace, snap) = client.place();
     if snap.is_some() {
@@ -75,12 +75,13 @@ impl Place {
         at.pool.as_deref().unwrap_or(&self.pool)
     }
 
-    /// The default namespace of another pool, not one that was meant for this.
+    /// Returns the namespace of a location. For another pool it is the default namespace, not the one of
+    /// `-N`.
     pub(super) fn namespace_of<'a>(&'a self, at: &'a At) -> &'a [u8] {
         at.namespace.as_deref().unwrap_or(if at.pool.is_some() { b"" } else { &self.namespace })
     }
 
-    /// A pool and one of its namespaces, which must be there.
+    /// Opens an existing namespace of a pool.
     pub(super) async fn io_at(&self, pool: &str, namespace: &[u8]) -> Result<IoCtx, Failure> {
         let io = self.pool(pool).await?;
         if namespace.is_empty() {
@@ -94,36 +95,36 @@ impl Place {
         }
     }
 
-    /// The default namespace of a pool.
+    /// Opens the default namespace of a pool.
     pub(super) async fn pool(&self, name: &str) -> Result<IoCtx, Failure> {
         self.rados.ioctx(name).await.context(|| format!("open pool {name}"))
     }
 
-    /// POOL[/NAMESPACE].
+    /// Opens `POOL[/NAMESPACE]`.
     pub(super) async fn named(&self, named: Option<&Name>) -> Result<IoCtx, Failure> {
         let Some(text) = named else { return self.io(&At::default()).await };
         let (pool, namespace) = named_so(text, spec::place(text))?;
         self.io_at(pool, namespace).await
     }
 
-    /// Where an image lies, and what it is called; no snapshot.
+    /// Resolves an image's name to its location and its own name; a snapshot is refused.
     pub(super) async fn image(&self, text: &Name) -> Result<(IoCtx, Name), Failure> {
         let name = named_so(text, ImageName::parse(text, self.snap.as_ref()))?;
         Ok((self.io(&name.at).await?, name.image))
     }
 
-    /// The same of an image that is to be made of another: -s names a snapshot of that.
+    /// Does the same for an image to be created from another one: `-s` names a snapshot of the other.
     pub(super) async fn new_image(&self, text: &Name) -> Result<(IoCtx, Name), Failure> {
         let name = named_so(text, ImageName::parse(text, None))?;
         if self.called == CalledAs::Rbd && name.at.pool.is_none() {
-            // As stock `rbd`, to which -p names the pool of what is copied.
+            // As with stock `rbd`, `-p` names the pool of the source.
             let namespace = name.at.namespace.as_deref().unwrap_or_default();
             return Ok((self.io_at(&defaults::pool(&self.conf), namespace).await?, name.image));
         }
         Ok((self.io(&name.at).await?, name.image))
     }
 
-    /// An image that is named by its name or its id.
+    /// Opens an image by its name or its id.
     pub(super) async fn open_by(&self, text: &Name, by: &ById, mode: Mode) -> Result<Image, Failure> {
         let (io, name) = self.image(text).await?;
         open_named(&io, &name, by, mode).await.context(|| format!("open {text}"))
@@ -152,7 +153,8 @@ impl Place {
         Ok((self.io(&name.of.at).await?, name.of.group, name.snap))
     }
 
-    /// That two names mean the same pool and namespace, where nothing goes from one to another.
+    /// Checks that two names mean the same pool and namespace, for commands that cannot move anything
+    /// between them.
     pub(super) fn same_place(&self, what: &str, from: &At, to: &At) -> Result<(), Failure> {
         let place = |at| (self.pool_of(at), self.namespace_of(at));
         let ((pool, namespace), (to_pool, to_namespace)) = (place(from), place(to));
@@ -170,7 +172,7 @@ impl Place {
         Image::open(&io, &name, mode).await.context(|| format!("open {text}"))
     }
 
-    /// The image, or the snapshot that is named, for reading.
+    /// Opens an image, or the named snapshot, for reading.
     pub(super) async fn open_to_read(&self, text: &Name) -> Result<(Image, Option<Name>), Failure> {
         let (io, name, snap) = self.image_or_snapshot(text).await?;
         let image = match &snap {
@@ -185,17 +187,17 @@ pub(super) async fn open_named(io: &IoCtx, name: &Name, by: &ById, mode: Mode) -
     if by.by_id { Image::open_by_id(io, id(name)?, mode).await } else { Image::open(io, name, mode).await }
 }
 
-/// The id that a word says: they are text.
+/// Returns a word as an image's id; ids are UTF-8.
 pub(super) fn id(word: &Name) -> Result<&str, Error> {
     word.as_text().ok_or_else(|| Error::NoImage(word.clone()))
 }
 
-/// What a text names, or why it is refused.
+/// Returns the parsed name, or an error that quotes the text.
 pub(super) fn named_so<T>(text: &Name, parsed: Result<T, &'static str>) -> Result<T, Failure> {
     parsed.map_err(|why| Failure::of(Errno::EINVAL, format!("'{text}'"), why))
 }
 
-/// A pool, and nothing within it.
+/// Parses a pool's name without a namespace.
 pub(super) fn only_pool(text: &[u8]) -> Result<&str, Failure> {
     let pool = str::from_utf8(text).ok().filter(|pool| !pool.contains('/'));
     pool.ok_or_else(|| Failure::of(Errno::EINVAL, format!("'{}'", Name::from(text)), "is no name of a pool"))

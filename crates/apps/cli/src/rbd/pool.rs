@@ -29,7 +29,7 @@ async fn init(place: &Place, named: Option<&Name>, force: bool) -> Result<(), Fa
     }
     place.rados.mon_command(&command.to_string(), Bytes::new()).await.context(what)?;
     match pools::validate(&io).await.context(what) {
-        // Stock `rbd` says so, too, and ends well: the pool is one for images from now on.
+        // Stock `rbd` prints the error too, but succeeds: the pool is marked for images.
         Err(unfit) if place.called == CalledAs::Rbd => {
             eprintln!("{}", unfit.line(place.called));
             Ok(())

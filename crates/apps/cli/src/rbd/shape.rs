@@ -1,4 +1,4 @@
-//! How an image is made: what the command line says, and what is configured.
+//! The shape of a new image, from the command line and the configuration.
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
@@ -20,7 +20,7 @@ pub(super) async fn shaped(
     shaped_as(place, io, shape, defaults::image(&conf, size)?).await
 }
 
-/// What is configured, with what the command line says instead.
+/// Returns the configured shape, overridden by the command line.
 pub(super) async fn shaped_as(
     place: &Place,
     io: &IoCtx,
@@ -37,7 +37,7 @@ pub(super) async fn shaped_as(
     })
 }
 
-/// Of an object's size, to the base 2, if it is given.
+/// Returns the exponent of the object size to the base 2, if the size is given.
 pub(super) fn order(shape: &CloneShape) -> Result<Option<u8>, Failure> {
     if shape.order.is_some() {
         return Ok(shape.order);
@@ -48,7 +48,7 @@ pub(super) fn order(shape: &CloneShape) -> Result<Option<u8>, Failure> {
     Ok(shape.object_size.map(|size| size.ilog2() as u8))
 }
 
-/// The features of these names, if there is one, that `what` asks for.
+/// Returns the features with these names, if there are any, for the command `what`.
 pub(super) fn wanted(what: &str, named: &[String]) -> Result<Option<u64>, Failure> {
     let mut wanted = None;
     for name in named {
@@ -59,7 +59,8 @@ pub(super) fn wanted(what: &str, named: &[String]) -> Result<Option<u64>, Failur
     Ok(wanted)
 }
 
-/// The pool for the data of an image in `io`'s pool, if that is another one: as named, or else as configured.
+/// Returns the pool for the data of an image in `io`'s pool, if it is a separate one: the named or the
+/// configured pool.
 pub(super) async fn data_pool(
     place: &Place,
     io: &IoCtx,
@@ -74,7 +75,7 @@ pub(super) async fn data_pool(
     Ok(Some(pool).filter(|pool| *pool != io.pool()))
 }
 
-/// Makes an image of the first format, where the user says that this is meant, as to stock `rbd`.
+/// Creates an image of the first format if the user confirms it, as with stock `rbd`.
 pub(super) async fn create_old(
     place: &Place,
     (io, name): (&IoCtx, &Name),
@@ -98,12 +99,12 @@ pub(super) async fn create_old(
     loligo_rbd::create_old(io, name, size, order).await.context(what)
 }
 
-/// Bytes of zeros that are written at once, and such writes under way.
+/// Bytes of zeros in one write; the next constant is the number of such writes in flight.
 const ZEROS: u64 = 4 << 20;
 
 const ZEROS_AT_ONCE: usize = 10;
 
-/// Writes zeros into all of an image, so that it has its room.
+/// Writes zeros to all of an image, so that its space is allocated.
 pub(super) async fn fill(io: &IoCtx, name: &Name, quiet: &Quiet) -> Result<(), Failure> {
     let what = || format!("create --thick-provision {name}");
     let image = Image::open(io, name, Mode::ReadWrite).await.context(what)?;

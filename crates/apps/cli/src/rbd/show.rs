@@ -1,4 +1,4 @@
-//! What is printed, in the words of `rbd`.
+//! Output in the form of `rbd`.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use crate::name::{Name, shown};
 use crate::say::say_line;
 use crate::table;
 
-/// What an image has to do with.
+/// The relations of an image.
 pub(super) struct Of<'a> {
     pub(super) snap: Option<&'a Snapshot>,
     pub(super) parent: Option<&'a Parent>,
     pub(super) group: Option<&'a Belonging>,
 }
 
-/// What an image is.
+/// Shows an image's properties.
 pub(super) fn info(rados: &Rados, image: &Image, Of { snap, parent, group }: Of<'_>, format: Format) {
     let view = image.view();
     // A snapshot has an object map of its own.
@@ -56,7 +56,7 @@ pub(super) fn info(rados: &Rados, image: &Image, Of { snap, parent, group }: Of<
             all["group"] = group.into();
         }
         if let Some(snap) = snap {
-            // As text, as `rbd` has it.
+            // A text, as in `rbd`.
             all["protected"] = snap.protected.to_string().into();
         }
         if let Some(parent) = parent {
@@ -111,21 +111,21 @@ pub(super) fn info(rados: &Rados, image: &Image, Of { snap, parent, group }: Of<
     }
 }
 
-/// A snapshot of an image, and with which of a group it was made.
+/// A snapshot of an image, and the group snapshot that it was created with.
 pub(super) struct MadeWith {
     pub(super) id: SnapId,
     pub(super) pool: String,
     pub(super) of: InGroup,
 }
 
-/// An image's snapshots; those that users made, or all.
+/// Lists an image's snapshots: those of users, or all.
 pub(super) fn snapshots(snaps: &[Snapshot], made_with: &[MadeWith], all: bool, format: Format) {
     let made_with = |snap: &Snapshot| made_with.iter().find(|made| made.id == snap.info.id);
     let snaps = snaps.iter().filter(|snap| all || snap.info.kind == SnapKind::User);
     if format != Format::Plain {
         let one = |snap: &Snapshot| {
             let info = &snap.info;
-            // Whether it is protected is text, as `rbd` has it.
+            // `protected` is a text, as in `rbd`.
             let mut one = json!({
                 "id": info.id.0, "name": shown(&info.name), "size": info.size, "protected": snap.protected.to_string(),
                 "timestamp": date_if_known(info.taken),
@@ -173,7 +173,7 @@ fn without_last([a, b, c, d, e, _]: [String; 6]) -> [String; 5] {
     [a, b, c, d, e]
 }
 
-/// What made a snapshot, as `rbd snap ls --all` calls it.
+/// Names the origin of a snapshot, as `rbd snap ls --all` does.
 fn kind(kind: &SnapKind) -> &'static str {
     match kind {
         SnapKind::User => "user",
@@ -184,7 +184,7 @@ fn kind(kind: &SnapKind) -> &'static str {
     }
 }
 
-/// What is kept with an image, in the words of `rbd`.
+/// Shows an image's metadata in the form of `rbd`.
 pub(super) fn metadata(pairs: &BTreeMap<Name, Bytes>) {
     match pairs.len() {
         0 => return,
@@ -196,7 +196,7 @@ pub(super) fn metadata(pairs: &BTreeMap<Name, Bytes>) {
     table([false; 2], std::iter::once(titles).chain(rows).collect());
 }
 
-/// A pool's namespaces.
+/// Lists a pool's namespaces.
 pub(super) fn namespaces(names: &[Name], format: Format) {
     if format != Format::Plain {
         let all: Vec<Value> = names.iter().map(|name| json!({"name": shown(name)})).collect();
@@ -207,8 +207,8 @@ pub(super) fn namespaces(names: &[Name], format: Format) {
     }
 }
 
-/// What images take: name, id and usage of each; in JSON the sums only if they are `all_of` the pool's, as
-/// `rbd` has it.
+/// Shows the space that images use, by name and id. The JSON has totals only if the images are `all_of`
+/// the pool's, as in `rbd`.
 pub(super) fn usage(images: &[(Name, String, Vec<Usage>)], all_of: bool, format: Format) {
     let rows = images.iter().flat_map(|(name, id, all)| all.iter().map(move |usage| (name, id, usage)));
     let sum = |of: fn(&Usage) -> u64| rows.clone().map(|(_, _, usage)| of(usage)).sum::<u64>();
@@ -250,12 +250,13 @@ pub(super) fn usage(images: &[(Name, String, Vec<Usage>)], all_of: bool, format:
     table([false, true, true], all);
 }
 
-/// Columns under their titles, names in them as [`shown`] has them, two blanks between them; which are right-aligned is said, titles never are.
+/// Prints a table with titles and two spaces between columns. `right` selects the columns that are
+/// right-aligned; titles are always left-aligned. Names are in the form of [`shown`].
 pub(super) fn table<const N: usize>(right: [bool; N], rows: Vec<[String; N]>) {
     table::lines(right, &rows).iter().for_each(|line| say_line(line));
 }
 
-/// A number of bytes as Ceph prints it: a digit behind the point if there is one before it.
+/// Formats a number of bytes as Ceph does: with one decimal if there is only one digit before the point.
 pub(crate) fn bytes(n: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let index = (n.max(1).ilog2() / 10) as usize;
@@ -269,12 +270,12 @@ pub(crate) fn bytes(n: u64) -> String {
     format!("{text} {}", UNITS[index])
 }
 
-/// A point in time as C's `ctime` has it, in UTC.
+/// Formats a time as C's `ctime` does, in UTC.
 pub(super) fn date(time: UTime) -> String {
     const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
     const MONTHS: [&str; 12] =
         ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    // 2026-11-21T01:11:23.895810
+    // The form of `civil`: 2026-11-21T01:11:23.895810
     let civil = time.civil();
     let number =
         |from: usize, to: usize| civil.get(from..to).and_then(|n| n.parse::<usize>().ok()).unwrap_or(1);
@@ -283,7 +284,7 @@ pub(super) fn date(time: UTime) -> String {
     format!("{day} {month} {:>2} {clock} {}", number(8, 10), number(0, 4))
 }
 
-/// The same; of a snapshot of an image of the first format it is not known.
+/// Formats a time; it is unknown for a snapshot of an image of the first format.
 fn date_if_known(time: UTime) -> String {
     if time.is_zero() { String::new() } else { date(time) }
 }

@@ -36,7 +36,7 @@ async fn list_snapshots(place: &Place, (text, by): (&Name, &ById), all: bool) ->
     Ok(())
 }
 
-/// The new name is one of the same image.
+/// Renames a snapshot; the new name must be of the same image.
 async fn rename_snapshot(place: &Place, text: &Name, to: &Name) -> Result<(), Failure> {
     let what = format!("snap rename {text} to {to}");
     let from = named_so(text, SnapshotName::parse(text, place.snap.as_ref()))?;
@@ -75,7 +75,7 @@ async fn on_snapshot(place: &Place, text: &Name, by: &ById, command: &Snap) -> R
     closing(image, done, &format!("snap {text}")).await
 }
 
-/// Flattens a snapshot's clones, so that nothing needs it any more, and removes it, be it protected.
+/// Flattens a snapshot's clones, so that nothing depends on it, and removes it even if it is protected.
 async fn remove_forced(place: &Place, image: &Image, name: &Name) -> Result<(), Error> {
     for child in image.children(Some(name)).await? {
         let io = place.rados.ioctx_by_id(child.pool).with_namespace(child.namespace.clone());

@@ -1,9 +1,9 @@
-//! Names of images, of groups and of their snapshots: a type for each meaning, so that what takes an image
-//! cannot be given a snapshot.
+//! Names of images, of groups and of their snapshots. Each kind has a type of its own, so that a command
+//! on images cannot receive a snapshot.
 
 use crate::name::Name;
 
-/// Where something lies, as far as its name says it.
+/// The pool and namespace that a name contains.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct At {
     pub(super) pool: Option<String>,
@@ -45,14 +45,14 @@ pub(super) struct GroupSnapshotName {
     pub(super) snap: Name,
 }
 
-/// Why a text is no name of the kind that is wanted.
+/// The reason why a text is no name of the required kind.
 type Wrong = &'static str;
 
 const NAMES_SNAPSHOT: Wrong = "names a snapshot, and the command takes none";
 const NAMES_NO_SNAPSHOT: Wrong = "names no snapshot: NAME@SNAPSHOT (snapshot name was not specified)";
 
 impl ImageName {
-    /// A snapshot that the name or an option names is refused.
+    /// Parses an image's name. A snapshot in the name or in an option is refused.
     pub(super) fn parse(text: &[u8], option: Option<&Name>) -> Result<Self, Wrong> {
         let found = ImageOrSnapshot::parse(text, option)?;
         found.snap.is_none().then_some(found.of).ok_or(NAMES_SNAPSHOT)
@@ -68,7 +68,7 @@ impl SnapshotName {
 }
 
 impl ImageOrSnapshot {
-    /// The snapshot that an option names is meant if the name has none.
+    /// Parses a name. If it has no snapshot, that of the option is used.
     pub(super) fn parse(text: &[u8], option: Option<&Name>) -> Result<Self, Wrong> {
         let (at, image, snap) = parts(text, "is not [POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT]")?;
         let snap = snap.or(option.cloned());
@@ -91,7 +91,7 @@ impl GroupSnapshotName {
     }
 }
 
-/// `POOL[/NAMESPACE]`. What stands before the last slash is the pool, as `rbd` has it.
+/// Parses `POOL[/NAMESPACE]`. The pool is the text before the last slash, as in `rbd`.
 pub(super) fn place(text: &[u8]) -> Result<(&str, &[u8]), Wrong> {
     let at = text.iter().rposition(|byte| *byte == b'/');
     let (pool, namespace) = at.map_or((text, &b""[..]), |at| (&text[..at], &text[at + 1..]));
@@ -101,7 +101,7 @@ pub(super) fn place(text: &[u8]) -> Result<(&str, &[u8]), Wrong> {
     }
 }
 
-/// Pools are the only things here whose names are text.
+/// Returns a pool's name. Pools are the only things here whose names must be UTF-8.
 fn pool_name(pool: &[u8]) -> Result<&str, Wrong> {
     str::from_utf8(pool).map_err(|_| "names a pool that is not UTF-8: this program can use none")
 }
@@ -115,7 +115,8 @@ fn parts(text: &[u8], wrong: Wrong) -> Result<(At, Name, Option<Name>), Wrong> {
     let (pool, namespace, name) = match parts[..] {
         [name] => (None, None, name),
         [pool, name] => (Some(pool), None, name),
-        // No namespace, but a name that begins with a slash, as `rbd` has it: no image is called so.
+        // This is no namespace but a name that begins with a slash, as in `rbd`: no image has such a
+        // name.
         [pool, b"", _] => (Some(pool), None, &path[pool.len() + 1..]),
         [pool, namespace, name] => (Some(pool), Some(namespace), name),
         _ => return Err(wrong),

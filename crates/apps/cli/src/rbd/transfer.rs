@@ -1,4 +1,4 @@
-//! Files into images and images into files.
+//! Imports files into images, and exports images to files.
 
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -11,14 +11,14 @@ use loligo_rbd::{Error, Image, Shrink, nonzero_runs};
 use super::Bar;
 use crate::failure::{Context, Failure};
 
-/// Bytes of an I/O, and I/Os under way.
+/// Bytes of an I/O; the next constant is the number of I/Os in flight.
 const CHUNK: u64 = 4 << 20;
 const AT_ONCE: usize = 10;
 
-/// What is left out of a file if all of it is zeros.
+/// Size of the blocks that are left out of a file if they are all zeros.
 const SPARSE: usize = 4096;
 
-/// Writes what a file holds into an image of its size. Blocks of zeros are left out.
+/// Writes a file's content into an image of its size. Blocks of zeros are left out.
 pub(super) async fn import(
     image: &Image,
     file: &mut impl Read,
@@ -47,8 +47,8 @@ pub(super) async fn import(
     Ok(())
 }
 
-/// Writes what comes into an image that grows as it does, and is as long as that in the end. Blocks of zeros
-/// are left out.
+/// Writes a stream into an image, which grows with it and has the stream's length at the end. Blocks of
+/// zeros are left out.
 pub(super) async fn import_stream(
     image: &Image,
     source: &mut impl Read,
@@ -65,7 +65,7 @@ pub(super) async fn import_stream(
         }
         let (end, data) = (at + data.len() as u64, Bytes::from(data));
         if end > image.size() {
-            // Twice as much each time, as nobody knows how much is to come.
+            // The size is doubled each time, since the stream's length is unknown.
             let size = end.max(image.size().saturating_mul(2));
             image.resize(size, Shrink::Refused).await.context(|| what.to_owned())?;
         }
@@ -77,7 +77,7 @@ pub(super) async fn import_stream(
     }
 }
 
-/// Writes an image to where no holes can be made.
+/// Writes an image to an output that cannot have holes.
 pub(super) async fn export_stream(image: &Image, mut out: impl Write, what: &str) -> Result<(), Failure> {
     let mut chunks = chunks(image);
     while let Some(data) = next(&mut chunks, what).await? {
@@ -86,7 +86,7 @@ pub(super) async fn export_stream(image: &Image, mut out: impl Write, what: &str
     out.flush().context(|| what.to_owned())
 }
 
-/// Writes an image into a file; zeros become holes.
+/// Writes an image to a file; zeros become holes.
 pub(super) async fn export(image: &Image, out: &mut File, bar: &Bar, what: &str) -> Result<(), Failure> {
     let (size, mut chunks, mut at) = (image.size(), chunks(image), 0);
     while let Some(data) = next(&mut chunks, what).await? {

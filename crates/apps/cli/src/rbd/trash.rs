@@ -57,13 +57,13 @@ pub(super) async fn run(place: &Place, command: &Trash) -> Result<(), Failure> {
     }
 }
 
-/// An id: they are text.
+/// Returns a word as an id; ids are UTF-8.
 fn in_trash(word: &Name) -> Result<&str, Failure> {
     let none = || Error::NotInTrash(word.to_string());
     word.as_text().ok_or_else(none).context(|| "trash".to_owned())
 }
 
-/// A time in words, as `rbd` has it: date(1) knows them.
+/// Parses a time in words with date(1), as `rbd` does.
 fn time(words: &str) -> Result<UTime, Failure> {
     if words == "now" {
         return Ok(UTime::now());

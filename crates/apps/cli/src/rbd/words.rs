@@ -1,13 +1,13 @@
-//! The forms in which `rbd` takes names: as options (`--image`, `--dest`, `--path` …) in place of words.
+//! The forms in which `rbd` accepts names as options (`--image`, `--dest`, `--path` …) instead of words.
 
 use std::path::Path;
 
-/// What a word of a command names.
+/// The meaning of a word of a command.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// The image, or the snapshot of it, that the command is about.
+    /// The image or snapshot that the command works on.
     Source,
-    /// The image that it makes.
+    /// The image that the command creates.
     Dest,
     /// A file.
     File,
@@ -15,7 +15,7 @@ enum Part {
 
 use Part::{Dest, File, Source};
 
-/// The words of the commands that take names as options; those behind these are their own.
+/// The parts of commands that accept names as options; other words follow these.
 const FORMS: &[(&[&str], &[Part])] = &[
     (&["create", "info", "status", "rm", "remove", "resize", "diff", "du", "disk-usage"], &[Source]),
     (&["children", "flatten", "sparsify", "bench", "trash mv", "trash move"], &[Source]),
@@ -38,7 +38,7 @@ const FORMS: &[(&[&str], &[Part])] = &[
 /// Commands whose `-s` is a size.
 const SIZED: [&str; 2] = ["create", "resize"];
 
-/// Whether `-s` is a command's size.
+/// Returns `true` if `-s` is a command's size.
 pub(crate) fn has_size(command: &str) -> bool {
     SIZED.contains(&command)
 }
@@ -50,13 +50,13 @@ const OPTIONS: [&str; 6] = ["--image", "--dest", "--dest-pool", "--dest-namespac
 const GROUP_OPTIONS: [&str; 6] =
     ["--group", "--group-pool", "--group-namespace", "--image", "--image-pool", "--image-namespace"];
 
-/// Whether a word is an option of the forms.
+/// Returns `true` if a word is an option of the forms.
 pub(crate) fn is_option(word: &str) -> bool {
     let option = word.split('=').next().unwrap_or_default();
     OPTIONS.contains(&option) || GROUP_OPTIONS.contains(&option)
 }
 
-/// What follows the option's name in a word, or the next word.
+/// Returns the value after `=` in the word, or the next word.
 fn value_of(word: &str, words: &mut impl Iterator<Item = String>) -> Result<String, String> {
     match word.split_once('=') {
         Some((_, value)) => Ok(value.to_owned()),
@@ -64,8 +64,8 @@ fn value_of(word: &str, words: &mut impl Iterator<Item = String>) -> Result<Stri
     }
 }
 
-/// The words behind the name of a command on groups: a group, and perhaps an image, instead of the options
-/// that name their parts.
+/// Replaces the options that name the parts of a group or an image with words: the group, and the image
+/// if there is one.
 fn of_group(words: Vec<String>, takes_next: impl Fn(&str) -> bool) -> Result<Vec<String>, String> {
     let mut named: [Option<String>; GROUP_OPTIONS.len()] = Default::default();
     let (mut options, mut left) = (Vec::new(), Vec::new());
@@ -85,7 +85,7 @@ fn of_group(words: Vec<String>, takes_next: impl Fn(&str) -> bool) -> Result<Vec
     let group = in_place("--group", group, group_pool, group_namespace)?;
     let image = in_place("--image", image, image_pool, image_namespace)?;
     let mut left = left.into_iter();
-    // Without the option the group is the first word, and stands before the image.
+    // Without the option the group is the first word, before the image.
     options.extend(group.or_else(|| left.next()));
     options.extend(image);
     options.extend(left);
@@ -108,10 +108,10 @@ fn in_place(
     }
 }
 
-/// Commands that name an image by its id alone, so that `--image-id` says nothing more.
+/// Commands that name an image only by its id; `--image-id` adds nothing there.
 const BY_ID: [&str; 3] = ["trash rm", "trash remove", "trash restore"];
 
-/// The id is a word of its own, behind an option that says what it is.
+/// Makes the id a word of its own, after the option that marks it as an id.
 fn ids(command: &str, words: Vec<String>) -> Vec<String> {
     if command.starts_with("group ") {
         return words;
@@ -136,7 +136,7 @@ fn ids(command: &str, words: Vec<String>) -> Vec<String> {
     all
 }
 
-/// Options of the forms that a command line has; of two of a kind the last.
+/// The options of the forms in a command line; of repeated options the last one.
 #[derive(Default)]
 struct Named([Option<String>; OPTIONS.len()]);
 
@@ -146,8 +146,8 @@ impl Named {
     }
 }
 
-/// The words behind a command's name, with names where the command expects them. `takes_next` tells which
-/// other options have values.
+/// Returns the words after a command's name, with the names where the command expects them. `takes_next`
+/// tells which other options have values.
 pub(crate) fn arranged(
     command: &str,
     words: Vec<String>,
@@ -196,7 +196,7 @@ pub(crate) fn arranged(
     Ok(options)
 }
 
-/// Puts names that options give among those that words give.
+/// Inserts the names from options among those from words.
 fn put(command: &str, parts: &[Part], given: &mut Vec<String>, named: &mut Named) -> Result<(), String> {
     let own_name = match command {
         "import" => file_name,
@@ -207,7 +207,7 @@ fn put(command: &str, parts: &[Part], given: &mut Vec<String>, named: &mut Named
         let value = match part {
             Source => named.value("--image"),
             File => named.value("--path"),
-            // What is imported has one image only: both name it.
+            // An import has one image only, so both options name it.
             Dest if parts[0] == File => named.value("--dest").or(named.value("--image")),
             Dest => named.value("--dest"),
         };
@@ -221,22 +221,22 @@ fn put(command: &str, parts: &[Part], given: &mut Vec<String>, named: &mut Named
     Ok(())
 }
 
-/// What is imported is called as the file.
+/// An import is named after the file.
 fn file_name(file: &str) -> Option<&str> {
     Path::new(file).file_name().and_then(|name| name.to_str())
 }
 
-/// What is migrated is called as it was.
+/// A migration keeps the image's name.
 fn image_name(image: &str) -> Option<&str> {
     image.split('@').next().and_then(|path| path.rsplit('/').next())
 }
 
-/// Nothing else has a name by itself.
+/// Other commands have no default name.
 fn no_name(_: &str) -> Option<&str> {
     None
 }
 
-/// Adds what options say of where the image lies that is made.
+/// Adds the location of the created image from the options.
 fn put_place(
     at: usize,
     own_name: fn(&str) -> Option<&str>,

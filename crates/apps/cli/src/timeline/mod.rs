@@ -1,5 +1,5 @@
-//! `loligo trace FILE`: what the timelines in a file say, in words, as JSON, or as a picture of how
-//! operations overlap.
+//! `loligo trace FILE`: shows the timelines in a file as text, as JSON, or as a picture of the overlap
+//! of operations.
 
 mod overlap;
 mod read;
@@ -15,10 +15,10 @@ use crate::format::FormatName;
 use overlap::Overlap;
 use read::{Phase, Timelines};
 
-/// What to do with a trace.
+/// The trace to show, and the form.
 #[derive(clap::Args)]
 pub(crate) struct TraceOptions {
-    /// What `--trace` wrote, also if it was cut short.
+    /// The file that `--trace` wrote; it may be incomplete.
     file: PathBuf,
     /// Draw how the operations overlap, into this file; - or none is standard output.
     #[arg(long, value_name = "OUT", num_args = 0..=1, default_missing_value = "-")]
@@ -47,7 +47,7 @@ fn put(out: &Path, text: &str) -> Result<(), Failure> {
     fs::write(out, text).context(names)
 }
 
-/// What is said first of a trace.
+/// Returns the first line of a trace's summary.
 fn headline(timelines: &Timelines, overlap: &Overlap) -> String {
     let count = timelines.ops.len();
     let mut out = format!(
@@ -88,7 +88,7 @@ fn words(timelines: &Timelines, overlap: &Overlap) -> String {
     out
 }
 
-/// The sum, the median, the 99th percentile and the longest of times in order.
+/// Formats the sum, the median, the 99th percentile and the maximum of sorted times.
 fn cells(times_us: &[f64]) -> String {
     summary(times_us).map(|us| format!("{:>12}", loligo_contend::chart::time(us * 1e3))).concat()
 }
@@ -123,7 +123,7 @@ fn json(timelines: &Timelines, overlap: &Overlap) -> String {
     format!("{told}\n")
 }
 
-/// Of times in order; 0 if there are none.
+/// Returns a quantile of sorted times; 0 if there are none.
 fn quantile(times: &[f64], part: f64) -> f64 {
     let at = (part * times.len() as f64).ceil() as usize;
     times.get(at.saturating_sub(1)).copied().unwrap_or_default()

@@ -1,14 +1,14 @@
-//! How many operations were in flight at once.
+//! The number of operations in flight at once.
 
 use super::read::TracedOp;
 
 /// The number of operations in flight over time.
 #[derive(Debug, PartialEq)]
 pub(super) struct Overlap {
-    /// From each of these times, in microseconds and in order, so many.
+    /// Each time, in microseconds and in order, at which the number changes, with the new number.
     pub(super) steps: Vec<(f64, usize)>,
     pub(super) most: usize,
-    /// The average over the time from the first sending to the last answer.
+    /// The average over the time from the first start to the last reply.
     pub(super) mean: f64,
 }
 
@@ -17,14 +17,14 @@ impl Overlap {
         let flights = ops.iter().filter_map(TracedOp::flight);
         let mut edges: Vec<(f64, isize)> =
             flights.flat_map(|(from, until)| [(from, 1), (until, -1)]).collect();
-        // What ends as another begins does not overlap it.
+        // An operation that ends as another one begins does not overlap it.
         edges.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         let mut steps: Vec<(f64, usize)> = Vec::new();
         let (mut now, mut most, mut area, mut last) = (0_isize, 0, 0.0, None);
         for (at, change) in edges {
             area += now as f64 * (at - last.unwrap_or(at));
             (now, last) = (now + change, Some(at));
-            // An operation without length ends before it begins.
+            // An operation of zero length ends before it begins.
             let count = now.max(0) as usize;
             most = most.max(count);
             match steps.last_mut() {
@@ -37,7 +37,7 @@ impl Overlap {
     }
 }
 
-/// A row for each operation, the first one that is free, and the number of rows.
+/// Returns the row of each operation, which is the first free one, and the number of rows.
 pub(super) fn rows(ops: &[TracedOp]) -> (Vec<usize>, usize) {
     let mut free_from: Vec<f64> = Vec::new();
     let rows = ops.iter().map(|op| {

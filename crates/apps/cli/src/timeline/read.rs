@@ -1,18 +1,18 @@
-//! Reading what `--trace` wrote: one event on a line, and perhaps cut short.
+//! Reads the files of `--trace`: one event a line. The file may be incomplete.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io::{self, BufRead, Read};
 
 use serde::Deserialize;
 
-/// Bytes of one line. An object's name has at most some kilobytes.
+/// Maximum length of a line. An object's name has at most some kilobytes.
 const LINE_MAX: u64 = 1 << 20;
-/// Operations that are read; some hundred bytes each.
+/// Maximum number of operations that are read; each takes some hundred bytes.
 const OPS_MAX: usize = 1 << 20;
-/// Phases of one operation: there are some for each attempt.
+/// Maximum number of phases of an operation: there are some for each attempt.
 const SPANS_MAX: usize = 256;
 
-/// A part of an operation's time.
+/// A phase of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Throttle,
@@ -27,7 +27,7 @@ impl Phase {
     pub(super) const ALL: [Self; 6] =
         [Self::Throttle, Self::Submit, Self::Lane, Self::Write, Self::Flight, Self::Wake];
 
-    /// As the file has it.
+    /// Returns the name in the file.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Throttle => "throttle",
@@ -44,7 +44,7 @@ impl Phase {
     }
 }
 
-/// An operation that has ended. Times in microseconds since the trace began.
+/// A finished operation. Times are in microseconds since the trace began.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct TracedOp {
     pub(super) name: String,
@@ -53,7 +53,7 @@ pub(super) struct TracedOp {
     pub(super) spans: Vec<Span>,
 }
 
-/// A phase of it.
+/// A phase of an operation, with its times.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Span {
     pub(super) phase: Phase,
@@ -62,7 +62,7 @@ pub(super) struct Span {
 }
 
 impl TracedOp {
-    /// From its first queue to its answer.
+    /// Returns the time from its first queue to its reply.
     pub(super) fn flight(&self) -> Option<(f64, f64)> {
         let is_on_its_way = |span: &&Span| matches!(span.phase, Phase::Lane | Phase::Write | Phase::Flight);
         let mut flights = self.spans.iter().filter(is_on_its_way);
@@ -71,7 +71,7 @@ impl TracedOp {
     }
 }
 
-/// A wait of some thread for a lock.
+/// A thread's wait for a lock.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct LockWait {
     /// The lock's class.
@@ -80,23 +80,23 @@ pub(super) struct LockWait {
     pub(super) until: f64,
 }
 
-/// What a file holds.
+/// The content of a file.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Timelines {
-    /// In the order in which they were new.
+    /// In the order of their creation.
     pub(super) ops: Vec<TracedOp>,
-    /// In the order in which they began.
+    /// In the order of their start.
     pub(super) lock_waits: Vec<LockWait>,
-    /// Those that the writer had to leave out.
+    /// Number of operations that the writer dropped.
     pub(super) dropped: u64,
-    /// Operations, and waits for locks, above [`OPS_MAX`].
+    /// Number of operations and lock waits above [`OPS_MAX`].
     pub(super) unread: u64,
-    /// The end is missing.
+    /// Set if the end of the file is missing.
     pub(super) is_cut: bool,
 }
 
 impl Timelines {
-    /// How long this phase of the operations took, in order.
+    /// Returns the durations of this phase, sorted.
     pub(super) fn times_us(&self, phase: Phase) -> Vec<f64> {
         let spans = self.ops.iter().flat_map(|op| &op.spans).filter(|span| span.phase == phase);
         let mut times: Vec<f64> = spans.map(|span| span.until - span.from).collect();
@@ -104,7 +104,7 @@ impl Timelines {
         times
     }
 
-    /// How long was waited for locks, in order, by class.
+    /// Returns the durations of lock waits by class, sorted.
     pub(super) fn lock_times_us(&self) -> BTreeMap<&str, Vec<f64>> {
         let mut classes: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
         for wait in &self.lock_waits {
@@ -115,7 +115,7 @@ impl Timelines {
     }
 }
 
-/// Why a file is not a trace.
+/// The reason why a file is not a trace.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReadError {
     #[error(transparent)]
@@ -153,8 +153,7 @@ struct Args {
     dropped: u64,
 }
 
-/// Reads a trace. One that is cut short is read as far as it goes; operations whose end is missing are left
-/// out.
+/// Reads a trace. An incomplete file is read to its end; unfinished operations are left out.
 pub(super) fn read(mut file: impl BufRead) -> Result<Timelines, ReadError> {
     let mut out = Timelines { is_cut: true, ..Timelines::default() };
     let mut open = HashMap::new();
@@ -180,7 +179,7 @@ pub(super) fn read(mut file: impl BufRead) -> Result<Timelines, ReadError> {
         }
         let event: Event = match serde_json::from_slice(text.strip_suffix(b",").unwrap_or(text)) {
             Ok(event) => event,
-            // The last line of a file that is cut short.
+            // The last line of an incomplete file.
             Err(_) if !is_whole => break,
             Err(why) => return Err(ReadError::Line { line, why }),
         };
@@ -195,7 +194,7 @@ pub(super) fn read(mut file: impl BufRead) -> Result<Timelines, ReadError> {
     Ok(out)
 }
 
-/// Operations that have begun, by process and number.
+/// Unfinished operations, by process and number.
 type Open = HashMap<(u64, u64), TracedOp>;
 
 fn take(event: Event, open: &mut Open, out: &mut Timelines) {
@@ -289,7 +288,8 @@ mod tests {
         assert_eq!(read.lock_waits.iter().map(|wait| wait.from).collect::<Vec<_>>(), [2.0, 4.0, 9.0]);
     }
 
-    /// Whatever the place, there is no error, and what is read is there in the whole file too.
+    /// A file truncated at any place is read without an error, and each operation read is also in the
+    /// whole file.
     #[test]
     fn a_file_that_is_cut_short_is_read_as_far_as_it_goes() {
         let (whole, text) = (read(file().as_bytes()).expect("a trace"), file());
@@ -311,7 +311,7 @@ mod tests {
         assert!(matches!(read(long.as_bytes()), Err(ReadError::Long { line: 2 })));
     }
 
-    /// Ends without beginnings, phases of nothing, the same beginning twice.
+    /// Ends without beginnings, phases of no operation, repeated beginnings.
     #[test]
     fn events_without_sense_make_no_operations() {
         let lines = [

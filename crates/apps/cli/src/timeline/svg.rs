@@ -1,4 +1,4 @@
-//! The picture: a row of bars for operations that do not overlap, and below it how many were in flight.
+//! The picture: rows of bars of operations that do not overlap, and below them the number in flight.
 
 use std::fmt::Write as _;
 
@@ -8,25 +8,25 @@ use super::headline;
 use super::overlap::{Overlap, rows};
 use super::read::{LockWait, Phase, Timelines, TracedOp};
 
-/// Operations that are drawn, the first ones: a viewer can still move through these.
+/// Maximum number of operations drawn, the first ones: a viewer can still scroll through these.
 const DRAWN_MAX: usize = 20_000;
-/// Rows that are drawn; what does not fit into them is left out.
+/// Maximum number of rows drawn; operations in further rows are left out.
 const ROWS_MAX: usize = 1024;
-/// Points of the line; of more, neighbours are drawn as the highest of them.
+/// Maximum number of points of the line; of more points, neighbours are merged to their maximum.
 const POINTS_MAX: usize = 4000;
 
 const WIDTH: f64 = 1000.0;
 const LEFT: f64 = 60.0;
 const RIGHT: f64 = 980.0;
 const TOP: f64 = 84.0;
-/// Height of the strip of waits for locks, if there are any, between the rows and the line.
+/// Height of the strip of lock waits between the rows and the line, if there are any.
 const LOCKS: f64 = 30.0;
-/// Height of the line below the rows.
+/// Height of the line chart.
 const LINE: f64 = 110.0;
-/// Between the rows and the line.
+/// Gap between the rows and the line.
 const GAP: f64 = 56.0;
 
-/// Each phase's class in the style sheet, and what its colour means.
+/// Each phase's class in the style sheet, and the meaning of its colour.
 const KEYS: [(Phase, &str, &str); 6] = [
     (Phase::Throttle, "fill-before", "waits for a place"),
     (Phase::Submit, "fill-worse", "is submitted"),
@@ -36,10 +36,10 @@ const KEYS: [(Phase, &str, &str); 6] = [
     (Phase::Wake, "fill-quiet", "acked, its caller not yet on"),
 ];
 
-/// Colours for what the charts' style sheet has none: between those of waiting and of being sent.
+/// Colours of the phases that the charts' style sheet lacks: between those of waiting and of being sent.
 const MORE_STYLE: &str = "svg .fill-lane { fill: #a06be0; } svg .fill-write { fill: #46b3a5; }";
 
-/// A picture that needs nothing else, light or dark as the viewer's system is.
+/// Draws a self-contained picture, which follows the viewer's light or dark theme.
 pub(super) fn draw(timelines: &Timelines, overlap: &Overlap) -> String {
     let drawn = &timelines.ops[..timelines.ops.len().min(DRAWN_MAX)];
     let (places, count) = rows(drawn);
@@ -86,10 +86,10 @@ fn head(out: &mut String, timelines: &Timelines, overlap: &Overlap, drawn: &[Tra
     }
 }
 
-/// Time from left to right.
+/// The time axis, from left to right.
 struct Axis {
     from: f64,
-    /// Microseconds; more than none.
+    /// In microseconds; greater than 0.
     length: f64,
 }
 
@@ -128,7 +128,7 @@ impl Axis {
     }
 }
 
-/// 1, 2 or 5 of some power of ten, not below `least`.
+/// Returns 1, 2 or 5 times a power of ten, not below `least`.
 fn round_step(least: f64) -> f64 {
     let power = 10f64.powf(least.log10().floor());
     [1.0, 2.0, 5.0, 10.0].into_iter().map(|n| n * power).find(|step| *step >= least * 0.999).unwrap_or(least)
@@ -145,7 +145,7 @@ fn bars(out: &mut String, axis: &Axis, op: &TracedOp, y: f64, height: f64) {
         let Some((_, class, _)) = KEYS.iter().find(|(phase, ..)| *phase == span.phase) else { continue };
         let (from, until) = (axis.x(span.from), axis.x(span.until));
         let width = until - from;
-        // What takes no time is not to be seen; only the flight always is.
+        // A phase of no duration is not drawn, except the flight.
         if width < 0.2 && span.phase != Phase::Flight {
             continue;
         }
@@ -158,7 +158,7 @@ fn bars(out: &mut String, axis: &Axis, op: &TracedOp, y: f64, height: f64) {
     out.push_str("</g>");
 }
 
-/// One strip for all threads: that there was waiting, for what and when.
+/// Draws one strip for all threads: the lock waits, their classes and times.
 fn locks(out: &mut String, axis: &Axis, waits: &[LockWait], top: f64) {
     let Some(drawn) = waits.get(..waits.len().min(DRAWN_MAX)).filter(|drawn| !drawn.is_empty()) else {
         return;
@@ -187,7 +187,8 @@ fn line(out: &mut String, axis: &Axis, overlap: &Overlap, top: f64) {
             out,
             r#"<line class="axis" stroke-dasharray="4 3" x1="{LEFT}" y1="{at:.1}" x2="{RIGHT}" y2="{at:.1}"/>"#
         );
-        // The mean stands right where the line ends, the maximum left: they may be the same.
+        // The mean is labelled at the right end of its line, the maximum at the left: their values may
+        // be equal.
         let (class, x, at) =
             if name == "max" { ("small end", LEFT - 6.0, at + 4.0) } else { ("small end", RIGHT, at - 5.0) };
         let _ = write!(out, r#"<text class="{class}" x="{x}" y="{at:.1}">{name} {}</text>"#, number(count));

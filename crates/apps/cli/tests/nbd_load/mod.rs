@@ -1,4 +1,4 @@
-//! Writers over NBD that know what must be there, whatever was killed meanwhile.
+//! Writers over NBD that record their writes, and check the device's content after kills.
 
 #[allow(dead_code, reason = "no test uses all of it")]
 #[path = "../../../nbd/tests/client/mod.rs"]
@@ -17,20 +17,20 @@ use tokio::time::{Instant, sleep, timeout};
 
 use client::{Client, WRITE};
 
-/// What is written as a whole and compared as a whole. No object's border lies within it.
+/// The unit that is written and compared as a whole; no object boundary lies within it.
 const BLOCK: usize = 4096;
-/// Blocks of one write at most.
+/// Maximum number of blocks of one write.
 const WRITE_BLOCKS_MAX: usize = 16;
-/// Blocks of one writer.
+/// Number of blocks of one writer.
 const BLOCKS: usize = 1024;
-/// Writes of one writer under way.
+/// Number of writes that one writer has in flight.
 const DEPTH: usize = 16;
-/// Clients, each with a part of the device of its own.
+/// Number of writers; each has its own part of the device.
 pub(crate) const WRITERS: usize = 4;
 /// Bytes of the device.
 pub(crate) const SIZE: usize = WRITERS * BLOCKS * BLOCK;
-/// How long an answer may take: longer than it takes a cluster to notice that an OSD is gone and to have it
-/// back, and longer than the lock of a client that died stays.
+/// Timeout of a reply. It is longer than a cluster takes to detect a dead OSD and get it back, and
+/// longer than the lock of a dead client lasts.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// `loligo nbd serve` with one image, on a free port.
@@ -54,7 +54,7 @@ impl Gateway {
         Self { addr: addr.parse().expect("an address"), child }
     }
 
-    /// As a machine that fails ends it.
+    /// Kills the gateway without warning, as a machine failure does.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it ends");
@@ -68,25 +68,25 @@ impl Drop for Gateway {
     }
 }
 
-/// Writers at work.
+/// Running writers.
 pub(crate) struct Load {
     writers: Vec<tokio::task::JoinHandle<Writer>>,
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicU64>,
 }
 
-/// What one writer has written. Each of its writes has a number, and so have the blocks of it.
+/// The record of one writer. Each of its writes has a number, which its blocks contain.
 pub(crate) struct Writer {
     first: usize,
     blocks: Vec<Block>,
     rng: fastrand::Rng,
     writes: u64,
-    /// Its connection ended before it was told to stop.
+    /// Set if its connection ended before it was stopped.
     pub(crate) is_cut_off: bool,
 }
 
-/// The write whose bytes the block has: that which was answered last, or one that was sent behind it and
-/// never answered.
+/// The numbers of the writes whose bytes a block may have: the last acknowledged one, or a later one
+/// that was sent and never acknowledged.
 #[derive(Clone, Copy, Default)]
 struct Block {
     answered: u64,
@@ -104,7 +104,7 @@ impl Load {
         Self { writers: tasks, stop, answered }
     }
 
-    /// Waits until so many more writes have been answered.
+    /// Waits until this many more writes have been acknowledged.
     pub(crate) async fn progress(&self, writes: u64) {
         let (until, deadline) = (self.answered.load(Ordering::Relaxed) + writes, Instant::now() + PATIENCE);
         while self.answered.load(Ordering::Relaxed) < until {
@@ -113,7 +113,7 @@ impl Load {
         }
     }
 
-    /// No more writes; waits for what is under way.
+    /// Begins no more writes, and waits for those in flight.
     pub(crate) async fn finish(self) -> Vec<Writer> {
         self.stop.store(true, Ordering::Relaxed);
         let mut writers = Vec::new();
@@ -125,7 +125,7 @@ impl Load {
 }
 
 impl Writer {
-    /// All of a device that is zeros.
+    /// Creates the writers of a device of zeros.
     pub(crate) fn all() -> Vec<Self> {
         let writer = |n: usize| Self {
             first: n * BLOCKS,
@@ -164,7 +164,7 @@ impl Writer {
         }
     }
 
-    /// Sends a write of blocks that no other write under way has.
+    /// Sends a write of blocks that no other write in flight covers.
     async fn write(
         &mut self,
         client: &mut Client,
@@ -188,8 +188,8 @@ impl Writer {
         client.stream.write_all(&Client::request(WRITE, self.writes, offset, data.len() as u32, &data)).await
     }
 
-    /// Notes what is there, which must be what may be there: how many blocks have a write that was not
-    /// answered.
+    /// Checks that the content is one that the record allows, and records it. Returns the number of
+    /// blocks whose write was not acknowledged.
     pub(crate) fn compare(&mut self, device: &[u8]) -> usize {
         let mut unanswered = 0;
         for (n, block) in self.blocks.iter_mut().enumerate() {
@@ -210,8 +210,8 @@ impl Writer {
     }
 }
 
-/// A block of a write: its number, then what follows from it and the block's place. None has been written:
-/// zeros.
+/// Returns the content of a block: the write's number, then bytes that depend on it and on the block's
+/// index. Without a write the block is zeros.
 fn content(index: usize, write: u64) -> Vec<u8> {
     let mut bytes = vec![0; BLOCK];
     if write > 0 {
@@ -221,7 +221,7 @@ fn content(index: usize, write: u64) -> Vec<u8> {
     bytes
 }
 
-/// All that a device holds.
+/// Reads all of a device.
 pub(crate) async fn read(addr: SocketAddr, image: &str) -> Vec<u8> {
     const STEP: usize = 1 << 20;
     let mut client = Client::connect(addr, image).await.expect("it is served");

@@ -1,28 +1,27 @@
-//! Disks with a partition table and nothing else, as installers write them (UEFI specification, sections 5.2
-//! and 5.3).
+//! Disks with only a partition table, as installers write it (UEFI specification, sections 5.2 and 5.3).
 
 use std::ops::Range;
 
-/// Bytes of a disk: they divide by the largest sectors that a device may have.
+/// Bytes of a disk: a multiple of the largest sector size of devices.
 const DISK: usize = 8 << 20;
-/// Entries of a GPT, and bytes of each.
+/// Number of entries of a GPT; the next constants are the bytes of an entry and of the header.
 const ENTRIES: usize = 128;
 const ENTRY: usize = 128;
 const HEADER: usize = 92;
-/// The kind of a partition: Linux.
+/// Partition types: Linux and the protective entry.
 const LINUX_MBR: u8 = 0x83;
 const PROTECTIVE_MBR: u8 = 0xee;
 const LINUX_GPT: [u8; 16] =
     [0xaf, 0x3d, 0xc6, 0x0f, 0x83, 0x84, 0x72, 0x47, 0x8e, 0x79, 0x3d, 0x69, 0xd8, 0x47, 0x7d, 0xe4];
 
-/// A disk with an MBR; `partitions` in sectors.
+/// Returns a disk with an MBR; `partitions` are in sectors.
 pub(crate) fn mbr(partitions: [Range<u32>; 2]) -> Vec<u8> {
     let mut disk = vec![0; DISK];
     sign(&mut disk, &partitions.map(|range| (LINUX_MBR, range)));
     disk
 }
 
-/// A disk with a GPT that counts in sectors of so many bytes.
+/// Returns a disk with a GPT for sectors of `sector` bytes.
 pub(crate) fn gpt(sector: usize, partitions: [Range<u32>; 2]) -> Vec<u8> {
     let mut disk = vec![0; DISK];
     let last = DISK / sector - 1;
@@ -55,8 +54,8 @@ fn sign(disk: &mut [u8], partitions: &[(u8, Range<u32>)]) {
     disk[510..512].copy_from_slice(&[0x55, 0xaa]);
 }
 
-/// `sectors`: the header's own, the other header's, the first and the last one of partitions. `at`: where
-/// entries begin.
+/// Builds a header. `sectors` are the header's own, the other header's, and the first and last usable
+/// one. `at` is the sector at which the entries begin.
 fn header(sectors: [usize; 4], at: usize, entries_crc: u32) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     header[..8].copy_from_slice(b"EFI PART");

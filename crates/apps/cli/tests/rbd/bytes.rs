@@ -1,5 +1,5 @@
-//! Names of images, snapshots, namespaces, groups, locks and keys are any bytes: both programs have the same
-//! commands do the same, and print the same bytes.
+//! Goal: names of images, snapshots, namespaces, groups, locks and keys are any bytes. Method: both
+//! programs run the same commands, which must print the same bytes.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -7,10 +7,11 @@ use std::process::{Command, Output};
 
 use super::Place;
 
-/// What nobody would choose, and other programs make. No name has a slash or an `@`.
+/// Unusual names, which other programs create. No name has a slash or an `@`.
 const NAMES: [&[u8]; 3] = [b"\xff", b"a\xc3b\xfe \"\\xff\xed\xa0\x80", "\u{10ffff}ä日".as_bytes()];
 
-/// `N` stands for the name and `P` for the pool. The outputs of those that show something are compared.
+/// `N` stands for the name and `P` for the pool. The outputs of commands that show something are
+/// compared.
 const LINES: &[&str] = &[
     "create --size 1M N",
     "info N",
@@ -74,14 +75,14 @@ fn run(place: &Place, program: &str, line: &str, name: &[u8]) -> Output {
             None if word == "P" => place.pool.clone(),
             None => word.to_owned(),
         };
-        // Of the words only these have an N.
+        // Only these words contain an N.
         let parts: Vec<&[u8]> = word.split('N').map(str::as_bytes).collect();
         parts.join(name)
     };
     let mut command = Command::new(program);
     command.env("CEPH_CONF", &place.conf).env_remove("CEPH_ARGS").current_dir(&place.dir);
     command.args((program == OURS).then_some("rbd"));
-    // Beside a pool, the stock program takes what names one for the name of something else.
+    // With `-p`, the stock program misinterprets a word that names the pool.
     if line.split(' ').all(|word| !word.starts_with('P')) {
         command.args(["-p", &place.pool]);
     }
@@ -101,7 +102,7 @@ fn done(place: &Place, program: &str, line: &str, name: &[u8]) -> Vec<u8> {
 
 const OURS: &str = env!("CARGO_BIN_EXE_loligo");
 
-/// Breaks the lock that `lock add` has taken, which differs in its client.
+/// Breaks the lock that `lock add` took; the line differs by the lock's client.
 fn unlock(place: &Place, program: &str, name: &[u8]) {
     let listed = place.ours_of(&[b"lock", b"ls", name, b"--format", b"json"]);
     let listed = String::from_utf8(listed).expect("JSON is text");
@@ -145,14 +146,14 @@ pub(super) fn by_their_words(place: &Place) {
     }
     let listed = place.ours_of(&[b"ls", b"--format", b"json"]);
     assert_eq!(listed, b"[]\n");
-    // What stock refuses is refused.
+    // Names that stock refuses are refused.
     for (status, line) in [(22, "create --size 1M N/a/b/c"), (22, "create --size 1M N@s"), (2, "info N")] {
         let output = run(place, OURS, line, b"\xff");
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert_eq!(output.status.code(), Some(status), "{line}: {said}");
         assert!(said.lines().count() == 1 && said.contains("\\xff"), "{line}: {said}");
     }
-    // An image of a file is called as the file.
+    // An imported image is named after the file.
     std::fs::write(place.dir.join(OsStr::from_bytes(b"f\xff")), [7; 5000]).expect("room");
     place.ours_of(&[b"import", b"f\xff"]);
     std::fs::remove_file(place.dir.join(OsStr::from_bytes(b"f\xff"))).expect("it is there");
@@ -162,12 +163,12 @@ pub(super) fn by_their_words(place: &Place) {
     place.ours_of(&[b"rm", b"--image", b"f\xff"]);
 }
 
-/// Each line of each program, and then what the one has made is used by the other.
+/// Runs all lines with each program; then each program uses the objects that the other created.
 pub(super) fn beside(place: &Place) {
     for name in NAMES {
         let (ours, theirs) = (all(place, OURS, name), all(place, "rbd", name));
         for ((line, ours), (_, theirs)) in ours.iter().zip(&theirs) {
-            // Ids and times differ; so does a key's JSON, which is none where stock prints bytes.
+            // Ids and times differ; so does a key's JSON, which is invalid where stock prints raw bytes.
             let has_ids = ["info", "snap ls", "ls --format", "group snap ls", "image-meta list"];
             if has_ids.iter().any(|shows| line.contains(shows)) || line.contains("-diff") {
                 let holds = |out: &[u8]| out.windows(name.len()).filter(|part| *part == name).count();

@@ -1,10 +1,10 @@
-//! Clones: those of either program, and what either makes of them.
+//! Clones: both programs create clones, and both work on them.
 
 use crate::{Place, exported_alike};
 
 const SECOND: &str = "--rbd-default-clone-format 2";
 
-/// Of the image `file`.
+/// Clones of the image `file`.
 pub(crate) fn by_their_words(place: &Place) {
     assert!(place.refused("clone file one-of-file").contains("no snapshot"));
     assert!(place.refused("clone file@s one-of-file").contains("must be protected"));
@@ -28,7 +28,7 @@ pub(crate) fn by_their_words(place: &Place) {
     place.done("rm of-file");
 }
 
-/// Clones of either version, made by either program, in which both write by turns.
+/// Clones of both versions, created by both programs, which write to them by turns.
 pub(crate) fn beside(place: &Place) {
     let pool = &place.pool;
     place.stock("create parent --size 30M --object-size 1M");
@@ -68,7 +68,7 @@ fn written_by_turns(place: &Place, name: &str) {
     place.done(&format!("bench {name} --io-type write --io-size 9K --io-total 200K --io-pattern rand"));
 }
 
-/// Both programs see the same of an image and its snapshots, and right object maps.
+/// Both programs show the same of an image and its snapshots, and correct object maps.
 fn alike(place: &Place, name: &str, snaps: &[&str]) {
     for line in ["info", "du", "snap ls", "children --all"] {
         place.same(&format!("{line} {name}"));
@@ -81,7 +81,7 @@ fn alike(place: &Place, name: &str, snaps: &[&str]) {
     }
 }
 
-/// A clone of a clone by each program.
+/// Each program creates a clone of a clone.
 fn of_clones(place: &Place, name: &str) {
     let pool = &place.pool;
     place.stock(&format!("clone {pool}/{name}@t {pool}/{name}-1 {SECOND}"));
@@ -90,7 +90,7 @@ fn of_clones(place: &Place, name: &str) {
         written_by_turns(place, &child);
         alike(place, &child, &[]);
     }
-    // The snapshots are only kept for the clones now.
+    // The snapshots are now kept for the clones only.
     place.stock(&format!("snap rm {name}@t --no-progress"));
     place.done(&format!("snap rm {name}@u"));
     for line in ["snap ls", "snap ls --all", "info", "du", "children"] {
@@ -109,7 +109,7 @@ fn of_clones(place: &Place, name: &str) {
     place.stock(&format!("snap create {name}@u --no-progress"));
 }
 
-/// Each is flattened by the program that did not make it.
+/// Each clone is flattened by the program that did not create it.
 fn flattened(place: &Place, names: &[&str; 4]) {
     assert!(place.refused("snap unprotect parent@s").contains("has clones"));
     for name in names {

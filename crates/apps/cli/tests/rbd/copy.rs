@@ -1,4 +1,4 @@
-//! Copies: as stock's, and with what a clone's parent has.
+//! Copies are those of the stock program, and include data of a clone's parent.
 
 use serde_json::Value;
 
@@ -28,7 +28,7 @@ pub(crate) fn by_their_words(place: &Place) {
     for image in ["c", "d", "e"] {
         place.done(&format!("rm {image}"));
     }
-    // With all snapshots, or those up to one; and what is cached is there afterwards.
+    // With all snapshots, or those up to one; cached writes are in the image afterwards.
     place.done("create c --size 3M --object-size 64K");
     for (snap, cache) in [("s", "--cache 1M"), ("t", "--cache 8M --cache-writethrough"), ("u", "")] {
         place.done(&format!("bench c --io-type rw --io-size 5K --io-total 500K --io-pattern rand {cache}"));
@@ -52,7 +52,7 @@ pub(crate) fn by_their_words(place: &Place) {
         place.done(&format!("snap purge {image}"));
         place.done(&format!("rm {image}"));
     }
-    // Objects of another size are no striping.
+    // A different object size is no striping.
     place.done("create c --size 3M --object-size 64K");
     place.done("cp c d --object-size 16K");
     assert!(place.done("info d").contains("\torder 14 (16 KiB objects)"));
@@ -72,7 +72,7 @@ pub(crate) fn beside(place: &Place) {
     place.stock("bench child --io-type write --io-size 4K --io-total 40K --io-pattern rand");
     place.done("snap create child@t");
     place.done("bench child --io-type write --io-size 64K --io-total 1M --io-pattern rand");
-    // Of a clone's snapshot a copy by stock lacks what the parent has.
+    // Stock's copy of a clone's snapshot lacks the parent's data.
     for (from, by_stock) in [("base", true), ("base@s", true), ("child", true), ("child@t", false)] {
         place.done(&format!("cp {pool}/{from} {pool}/ours"));
         let bytes = place.ours(&format!("export {from} -")).stdout;
@@ -107,7 +107,7 @@ pub(crate) fn beside(place: &Place) {
     sparsify::beside(place);
 }
 
-/// Deep copies of a clone, by both.
+/// Both programs make deep copies of a clone.
 fn deeply(place: &Place) {
     let pool = &place.pool;
     place.stock("snap create child@u");
@@ -147,7 +147,7 @@ fn deeply(place: &Place) {
     place.done("snap unprotect child@u");
 }
 
-/// A clone whose snapshot is only kept for it has no more siblings.
+/// A clone whose snapshot is kept for it only cannot get siblings.
 fn of_a_removed_snapshot(place: &Place) {
     let pool = &place.pool;
     place.stock("snap create base@u");
@@ -164,7 +164,7 @@ fn of_a_removed_snapshot(place: &Place) {
     }
 }
 
-/// Both copies are of one shape.
+/// Both copies have the same shape.
 fn alike(place: &Place) {
     let shape = |image: &str| {
         let info = place.stock(&format!("info {image}"));

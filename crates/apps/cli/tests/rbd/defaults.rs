@@ -1,11 +1,11 @@
-//! New images as the configuration wants them: the pool, the command line, `CEPH_ARGS`, ceph.conf, the
+//! New images have the configured shape, from the pool, the command line, `CEPH_ARGS`, ceph.conf and the
 //! monitors.
 
 use std::fs;
 
 use crate::Place;
 
-/// What `create` and `import` are told, and what becomes of it; without stock programs.
+/// Checks the images of `create` and `import` with options, without stock programs.
 pub(crate) fn by_their_words(place: &Place) {
     let lines = |image: &str| place.done(&format!("info {image}"));
     place.done(
@@ -22,7 +22,7 @@ pub(crate) fn by_their_words(place: &Place) {
     ] {
         place.refused(&format!("create x --size 1M {wrong}"));
     }
-    // What is no value of an option is passed over, as by stock `rbd`.
+    // An invalid value is ignored, as by stock `rbd`.
     for unknown in ["nosuch", "9999", "layering,nosuch"] {
         place.done(&format!("create x --size 1M --rbd-default-features {unknown}"));
         assert!(place.done("info x").contains("exclusive-lock"), "{unknown}");
@@ -31,7 +31,7 @@ pub(crate) fn by_their_words(place: &Place) {
     as_the_pool_says(place);
 }
 
-/// A pool's settings come before all that is said elsewhere, save by the options of a command.
+/// A pool's settings override all others, except the options of a command.
 fn as_the_pool_says(place: &Place) {
     let set = |key: &str, value: &str| place.done(&format!("config pool set {} {key} {value}", place.pool));
     let rm = |key: &str| place.done(&format!("config pool rm {} {key}", place.pool));
@@ -58,7 +58,7 @@ fn as_the_pool_says(place: &Place) {
     assert!(shaped("create x --size 1M").contains("order 22"));
 }
 
-/// Both make the same image of the same options, wherever they are said.
+/// Both programs create the same image from the same options, from any source.
 pub(crate) fn beside(place: &Place) {
     fs::write(place.dir.join("file"), [7; 100_000]).expect("written");
     for options in [
@@ -81,7 +81,7 @@ pub(crate) fn beside(place: &Place) {
     place.ceph(&["config", "set", "client", "rbd_default_order", "20"]);
     let by_monitors = same_shape(place, "create NAME --size 4M");
     assert!(by_monitors.contains("order 20"), "{by_monitors}");
-    // The command line comes before the monitors; so does the file.
+    // The command line overrides the monitors; so does the file.
     assert!(same_shape(place, "create NAME --size 4M --rbd-default-order 21").contains("order 21"));
     let own = place.dir.join("own.conf");
     let text = fs::read_to_string(&place.conf).expect("a file");
@@ -101,7 +101,7 @@ fn by_the_pool(place: &Place) {
     ];
     for (key, value) in settings {
         place.done(&format!("config pool set {} {key} {value}", place.pool));
-        // A stripe unit alone is no layout.
+        // A stripe unit alone is no valid layout.
         if key != "rbd_default_stripe_unit" {
             same_shape(place, "import file NAME --no-progress --rbd-default-order 17");
         }
@@ -115,7 +115,7 @@ fn by_the_pool(place: &Place) {
     }
 }
 
-/// Has both make an image, and removes it; what it is.
+/// Creates an image with each program, compares and removes it. Returns its shape.
 fn same_shape(place: &Place, line: &str) -> String {
     place.done(&line.replace("NAME", "shape"));
     let ours = shape(place);
@@ -127,7 +127,7 @@ fn same_shape(place: &Place, line: &str) -> String {
     ours
 }
 
-/// What `rbd info` says of it that does not differ from image to image.
+/// Returns the lines of `rbd info` that do not differ from image to image.
 fn shape(place: &Place) -> String {
     let shown = place.stock("info shape");
     let of_shape =

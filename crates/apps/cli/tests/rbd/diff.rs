@@ -1,4 +1,4 @@
-//! Differences: both programs see the same, write the same files and read each other's.
+//! Differences: both programs show the same, write the same files and read each other's.
 
 use std::fs;
 use std::process::Command;
@@ -51,7 +51,7 @@ pub(crate) fn by_its_words(place: &Place) {
         place.done(&format!("snap purge {image}"));
         place.done(&format!("rm {image}"));
     }
-    // Without object maps each object is asked.
+    // Without object maps each object is queried.
     place.done("create d --size 1M --object-size 64K --image-feature layering");
     place.done("bench d --io-type write --io-size 64K --io-total 128K --io-pattern full-seq");
     place.done("snap create d@a");
@@ -91,7 +91,7 @@ pub(crate) fn beside(place: &Place) {
     whole::beside(place);
 }
 
-/// It takes no pool.
+/// `merge-diff` takes no pool.
 fn stock_merges(place: &Place, files: &str) -> String {
     let mut command = Command::new("rbd");
     command.arg("merge-diff").args(files.split(' ')).arg("--no-progress").current_dir(&place.dir);
@@ -100,7 +100,7 @@ fn stock_merges(place: &Place, files: &str) -> String {
     String::new()
 }
 
-/// Files of either that either has merged make images that are the same.
+/// Files of both programs, merged by either, restore the same image.
 fn merged(place: &Place, name: &str) {
     let steps = [("", "a"), ("--from-snap a", "b"), ("--from-snap b", "c")];
     for (n, (from, to)) in steps.into_iter().enumerate() {
@@ -145,11 +145,11 @@ fn compared(place: &Place, name: &str) {
         ("c", "@c"),
     ] {
         let from = if from.is_empty() { String::new() } else { format!("--from-snap {from}") };
-        // What a shrink took away and the image got back when it grew stock knows only in parts.
+        // After a shrink and a growth, stock shows the removed range only in part.
         if !(from.ends_with('a') && to == "@c") {
             place.same(&format!("diff {name}{to} {from} --whole-object"));
         }
-        // Of objects that were larger stock tells more than there is.
+        // For objects that were larger before, stock shows ranges that do not exist.
         if from.is_empty() && to != "@a" {
             continue;
         }
@@ -168,7 +168,7 @@ fn compared(place: &Place, name: &str) {
     place.same(&format!("du {name}"));
 }
 
-/// Each program reads what the other has written.
+/// Each program reads the files of the other.
 fn moved(place: &Place, name: &str) {
     let steps = [("", "@a"), ("--from-snap a", "@b"), ("--from-snap b", "@c"), ("--from-snap c", "")];
     place.stock("create copy-ours --size 1M --object-size 256K");
@@ -194,7 +194,7 @@ fn moved(place: &Place, name: &str) {
     }
 }
 
-/// What a clone has of its parent has come with it.
+/// The difference of a clone includes data of its parent.
 fn of_clones(place: &Place) {
     place.stock("create parent --size 10M --object-size 1M");
     place.done("bench parent --io-type write --io-size 200K --io-total 3M --io-pattern rand");

@@ -1,4 +1,4 @@
-//! Features: what one program switches the other sees, and both refuse the same.
+//! Features: a change by one program is visible to the other, and both refuse the same.
 
 use crate::{Place, exported_alike};
 
@@ -44,7 +44,7 @@ pub(crate) fn beside(place: &Place) {
     switched(place, "enable", "fast-diff");
     written(place);
     place.both_refuse("feature disable ours exclusive-lock");
-    // Made by the program that did not switch it on.
+    // Rebuilt by the program that did not enable it.
     place.done("object-map rebuild theirs");
     place.stock("object-map rebuild ours --no-progress");
     written(place);
@@ -67,7 +67,7 @@ pub(crate) fn beside(place: &Place) {
     place.done("rm deep");
 }
 
-/// By each program on its image; both see the same of either, the snapshot's flags too.
+/// Each program changes its own image; both show the same of either, including the snapshot's flags.
 fn switched(place: &Place, word: &str, features: &str) {
     place.done(&format!("feature {word} ours {features}"));
     place.stock(&format!("feature {word} theirs {features}"));
@@ -84,7 +84,7 @@ fn switched(place: &Place, word: &str, features: &str) {
     }
 }
 
-/// Both write to both images, and read the same.
+/// Both programs write to both images, and read the same.
 fn written(place: &Place) {
     for name in ["ours", "theirs"] {
         place.stock(&format!("bench {name} --io-type write --io-size 4K --io-total 60K --io-pattern rand"));

@@ -1,12 +1,13 @@
-//! Goal: the forms in which `rbd` takes names and sizes as options do what they do with the stock program,
-//! and our program is `rbd` where it is called so.
+//! Goal: names and sizes given as options have the effect that they have with stock `rbd`, and our
+//! program called `rbd` behaves as `rbd`.
 
 use std::os::unix::fs::symlink;
 use std::process::Output;
 
 use super::Place;
 
-/// One after the other, in an empty pool; `POOL` stands for the pool's name, `!` for what is refused.
+/// Run in order in an empty pool; `POOL` stands for the pool's name, and `!` marks a line that is
+/// refused.
 const LINES: [&str; 28] = [
     "create -s 10M a",
     "--image b create --size 5M",
@@ -51,7 +52,7 @@ fn done(place: &Place, program: &str, text: &str) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// Runs all lines, and tells what there is then.
+/// Runs all lines, and returns the resulting state.
 fn state(place: &Place, program: &str) -> Vec<String> {
     for text in LINES {
         let _ = std::fs::remove_file(place.dir.join(if text.contains("export-diff") {

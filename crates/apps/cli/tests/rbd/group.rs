@@ -1,4 +1,5 @@
-//! Groups: what one program makes, adds and takes a snapshot of the other lists, rolls back and removes.
+//! Groups: one program creates groups, adds images and takes snapshots; the other lists, rolls back and
+//! removes them.
 
 use crate::Place;
 
@@ -45,7 +46,7 @@ pub(crate) fn by_its_words(place: &Place) {
     }
 }
 
-/// An image, and where it is looked for.
+/// An image, and the place that names are resolved in.
 type At<'a> = (&'a Place, &'static str);
 
 fn bytes(images: [At<'_>; 2]) -> [Vec<u8>; 2] {
@@ -58,14 +59,14 @@ fn written([(ours, a), (theirs, b)]: [At<'_>; 2]) {
     theirs.stock(&format!("bench {b} {options} --io-size 4K"));
 }
 
-/// Both programs see the same of the group, and of its first image.
+/// Both programs show the same of the group, and of its first image.
 fn alike(place: &Place) {
     for line in ["group image ls g", "group snap ls g", "snap ls --all a"] {
         place.same(line);
     }
 }
 
-/// Where two things are named the stock program does not take their pool from an option.
+/// In commands with two names the stock program does not take their pool from an option.
 pub(crate) fn beside(place: &Place) {
     let other =
         &Place { pool: format!("{}-2", place.pool), conf: place.conf.clone(), dir: place.dir.clone() };
@@ -92,7 +93,7 @@ pub(crate) fn beside(place: &Place) {
     for line in ["P/h P/g", "P/none P/x", "P/h Q/x"] {
         place.both_refuse(&format!("group rename {}", line.replace('P', p).replace('Q', q)));
     }
-    // Of what is not there both say nothing.
+    // For a group that does not exist, both print nothing.
     for line in ["group image ls none", "group snap ls none"] {
         place.same(line);
     }
@@ -119,7 +120,8 @@ pub(crate) fn beside(place: &Place) {
     other.remove_pool();
 }
 
-/// Made by either, rolled back by the other, beside users' snapshots of the same names.
+/// Group snapshots of either program, rolled back by the other, beside users' snapshots of the same
+/// names.
 fn snapshots(place: &Place, images: [At<'_>; 2]) {
     let first = bytes(images);
     place.done("group snap create g@ours");

@@ -1,4 +1,4 @@
-//! Who has an image open, and locks by hand: what one program takes the other sees, and breaks.
+//! Watchers of images and manual locks: each program sees the locks of the other, and breaks them.
 
 use std::time::{Duration, Instant};
 
@@ -73,7 +73,7 @@ pub(crate) fn beside(place: &Place) {
     place.done("rm held");
 }
 
-/// Either program sees the other that has the image open.
+/// Each program sees that the other has the image open.
 fn watched(place: &Place) {
     let writes = ["bench", "held", "--io-type", "write", "--io-total", "1T"];
     let ours = [&["rbd"], &writes[..]].concat();
@@ -93,7 +93,7 @@ fn watched(place: &Place) {
         let listed = place.done("lock ls held --format json");
         let listed: serde_json::Value = serde_json::from_str(&listed).expect("JSON");
         let id = listed[0]["id"].as_str().expect("an id").to_owned();
-        // It has a blank in it.
+        // The id contains a space.
         let done = place.run(env!("CARGO_BIN_EXE_loligo"), &["rbd", "lock", "rm", "held", &id, &locker]);
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         assert_eq!(place.done("lock ls held"), "");

@@ -1,5 +1,5 @@
-//! `loligo rbd` beside the stock `rbd`: what one makes the other shows, with the same words. On a server of
-//! our own, and on the stock cluster that LOLIGO_STOCK_CONF names.
+//! Goal: `loligo rbd` and the stock `rbd` show each other's images, with the same output. Method: the
+//! tests run on a server of our own, and on the stock cluster that LOLIGO_STOCK_CONF names.
 
 mod bytes;
 mod clones;
@@ -34,7 +34,7 @@ struct Place {
 impl Place {
     fn new(conf: &Path, what: &str) -> Self {
         static PLACES: AtomicU32 = AtomicU32::new(0);
-        // The same test runs on two clusters at the same time.
+        // The same test may run on two clusters at the same time.
         let place = PLACES.fetch_add(1, Ordering::Relaxed);
         let dir = env::temp_dir().join(format!("loligo-rbd-{what}-{place}-{}", std::process::id()));
         fs::create_dir_all(&dir).expect("room");
@@ -45,7 +45,7 @@ impl Place {
         self.command(program, args).output().expect("it is installed")
     }
 
-    /// Begins what does not end by itself.
+    /// Starts a program that does not end by itself.
     fn begin(&self, program: &str, args: &[&str]) -> Child {
         let mut command = self.command(program, args);
         command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it is installed")
@@ -54,7 +54,7 @@ impl Place {
     fn command(&self, program: &str, args: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.env("CEPH_CONF", &self.conf).env_remove("CEPH_ARGS").current_dir(&self.dir);
-        // Beside a pool, the stock program takes what names one for the name of something else.
+        // With `-p`, the stock program misinterprets a word that names the pool.
         if !args.iter().any(|arg| arg.starts_with(&format!("{}/", self.pool))) {
             command.args(["-p", &self.pool]);
         }
@@ -89,7 +89,7 @@ impl Place {
         String::from_utf8(output.stdout).expect("text")
     }
 
-    /// Both must print the same, text and JSON.
+    /// Both programs must print the same, as text and as JSON.
     fn same(&self, line: &str) {
         let plain = |text: String| text.lines().map(|line| line.trim_end().to_owned()).collect::<Vec<_>>();
         assert_eq!(plain(self.done(line)), plain(self.stock(line)), "{line}");
@@ -98,13 +98,13 @@ impl Place {
         assert_eq!(json(self.done(&line)), json(self.stock(&line)), "{line}");
     }
 
-    /// The stock program must refuse it.
+    /// The stock program must refuse the command.
     fn stock_refuses(&self, line: &str) {
         let args: Vec<&str> = line.split_whitespace().collect();
         assert!(!self.run("rbd", &args).status.success(), "rbd {line}");
     }
 
-    /// Both must refuse it.
+    /// Both programs must refuse the command.
     fn both_refuse(&self, line: &str) {
         self.refused(line);
         self.stock_refuses(line);
@@ -391,7 +391,7 @@ fn on_our_server(what: &str, test: fn(&Place)) {
     in_a_pool(&Place::new(server.conf(), what), test);
 }
 
-/// The same on the stock cluster.
+/// Runs a test on the stock cluster.
 fn on_stock(what: &str, test: fn(&Place)) {
     let conf = env::var_os("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a ceph.conf");
     in_a_pool(&Place::new(Path::new(&conf), what), test);

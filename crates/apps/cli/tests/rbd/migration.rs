@@ -1,12 +1,12 @@
-//! Migration: an image that one program prepares the other reads, writes, executes, commits and aborts; both
-//! say the same of it meanwhile, and it has the bytes of all its states.
+//! Migration: one program prepares an image, and the other reads, writes, executes, commits and aborts
+//! it. Both report the same meanwhile, and the image has the bytes of all its states.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use crate::Place;
 
-/// Who takes a step.
+/// The program that takes a step.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum By {
     Us,
@@ -42,7 +42,7 @@ impl By {
     }
 }
 
-/// States of an image by their snapshots; "" is the image.
+/// States of an image by snapshot; "" is the image.
 type States = BTreeMap<&'static str, Vec<u8>>;
 
 fn same_states(place: &Place, by: By, image: &str, states: &States) {
@@ -54,7 +54,7 @@ fn same_states(place: &Place, by: By, image: &str, states: &States) {
     }
 }
 
-/// An image with snapshots, made by both.
+/// Creates an image with snapshots, with both programs.
 fn make(place: &Place, image: &str, shape: &str) -> States {
     let data: Vec<u8> = (0..9_000_001u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
     fs::write(place.dir.join("data"), &data).expect("written");
@@ -76,7 +76,7 @@ fn make(place: &Place, image: &str, shape: &str) -> States {
         .into()
 }
 
-/// With the server of this program alone.
+/// Runs on our server only.
 pub(crate) fn by_its_words(place: &Place) {
     place.done("namespace create p/moved");
     place.done("create m --size 3M --object-size 1M");
@@ -130,7 +130,7 @@ pub(crate) fn beside(place: &Place) {
     to.remove_pool();
 }
 
-/// Both say the same of a migration.
+/// Both programs report the same of a migration.
 fn told_alike(place: &Place, to: &Place, image: &str) {
     for line in ["status", "info", "snap ls"] {
         to.same(&format!("{line} {image}"));
@@ -202,8 +202,8 @@ fn went_back(place: &Place, to: &Place, prepares: By, aborts: By) {
     place.stock("rm m --no-progress");
 }
 
-/// A program that is killed as it copies: all can be read, and the next one goes on, though the first had the
-/// lock.
+/// A program is killed while it copies: all data can be read, and the next program continues, although
+/// the first one held the lock.
 pub(crate) fn killed(place: &Place) {
     let image = format!("{}/n", place.pool);
     place.done("create m --size 40M --object-size 64K");
@@ -233,7 +233,7 @@ pub(crate) fn killed(place: &Place) {
     place.done("rm n");
 }
 
-/// Both refuse it with the same errno.
+/// Both programs refuse the command with the same errno.
 fn refused_alike(place: &Place, line: &str) {
     let args: Vec<&str> = line.split_whitespace().collect();
     let (ours, theirs) = (place.ours(line), place.run("rbd", &args));

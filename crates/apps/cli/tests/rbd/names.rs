@@ -1,9 +1,9 @@
-//! Goal: what a command takes no part of, such as the snapshot in `rm IMAGE@SNAPSHOT`, is refused and changes
-//! nothing, with the status that stock `rbd` has.
+//! Goal: a part of a name that a command does not use, such as the snapshot in `rm IMAGE@SNAPSHOT`, is
+//! refused with stock `rbd`'s status, and nothing is changed.
 
 use super::Place;
 
-/// What is refused, and stock's status: the errno. `POOL` stands for the pool's name.
+/// Refused commands with stock's status, which is the errno. `POOL` stands for the pool's name.
 const REFUSED: &[(u8, &str)] = &[
     (22, "rm v@nosuch"),
     (22, "rm v@s1"),
@@ -95,7 +95,7 @@ fn prepare(place: &Place) {
     place.done(&format!("namespace create {}/inside", place.pool));
 }
 
-/// The image is as it was, and nothing has been added.
+/// Checks that the image is unchanged, and that nothing was added.
 fn check(place: &Place) {
     assert!(place.done("info v").contains("size 10 MiB"));
     assert!(place.done("snap ls v").contains("s1"));
@@ -136,12 +136,12 @@ pub(super) fn by_their_words(place: &Place) {
         assert_eq!(place.ours(malformed).status.code(), Some(1), "{malformed}");
     }
     check(place);
-    // Only what is written may be no snapshot.
+    // Only a bench that writes refuses a snapshot.
     place.done("bench v@s1 --io-type read --io-total 4K");
     clear(place);
 }
 
-/// The statuses are those of the stock program.
+/// The stock program has the same statuses.
 pub(super) fn beside(place: &Place) {
     prepare(place);
     for (status, text) in REFUSED {

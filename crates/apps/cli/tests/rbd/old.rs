@@ -1,5 +1,5 @@
-//! Images of the first format: each program lists, shows, reads, writes, copies, renames and removes those of
-//! the other, and refuses what the other refuses.
+//! Images of the first format: each program lists, shows, reads, writes, copies, renames and removes
+//! those of the other, and both refuse the same.
 
 use std::fs;
 
@@ -50,7 +50,7 @@ pub(crate) fn beside(place: &Place) {
             place.same(&format!("{line} {name}"));
         }
         place.same("ls --long");
-        // What images of this format cannot.
+        // Operations that this format does not support.
         for line in [
             format!("clone {0}/{name}@a {0}/child", place.pool),
             format!("snap protect {name}@a"),
@@ -92,14 +92,14 @@ pub(crate) fn beside(place: &Place) {
     place.done("rm theirs");
     place.stock("rm ours --no-progress");
     assert_eq!(place.done("ls"), "");
-    // Their data are gone. What snapshots had is listed until the OSDs have trimmed it.
+    // Their data is removed. Objects of snapshots are listed until the OSDs have trimmed them.
     let left = String::from_utf8(place.run("rados", &["ls"]).stdout).expect("text");
     for object in left.lines().filter(|name| name.starts_with("rb.0")) {
         assert!(!place.run("rados", &["stat", object]).status.success(), "{object}");
     }
 }
 
-/// Images of this format become new ones, whoever takes which step.
+/// Images of this format are migrated to the second one; each step may be taken by either program.
 pub(crate) fn migrated(place: &Place) {
     for (ours_first, name) in [(true, "ours"), (false, "theirs")] {
         make(place, ours_first, name);

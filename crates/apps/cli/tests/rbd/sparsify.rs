@@ -1,4 +1,4 @@
-//! Room that zeros took is given back by either, and snapshots are limited by either.
+//! Either program frees the space of zeros, and limits snapshots.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::{Place, exported_alike};
 
 pub(crate) fn by_its_words(place: &Place) {
-    // Blocks are so large that no zeros are left out.
+    // With such a large sparse size the import writes all zeros.
     fs::write(place.dir.join("last"), [vec![0; (1 << 20) - 1], vec![1]].concat()).expect("written");
     place.done("import last z --object-size 64K --sparse-size 1M");
     let used = |image: &str| place.done(&format!("du {image} --format json")).contains("\"used_size\":65536");
@@ -28,9 +28,9 @@ pub(crate) fn by_its_words(place: &Place) {
     place.done("rm z");
 }
 
-/// What one leaves of an image the other leaves of its copy.
+/// Both programs leave the same of equal images.
 pub(crate) fn beside(place: &Place) {
-    // Of four objects one has something in each of its stripe units, and the others zeros that were written.
+    // Of four objects one has data in each of its stripe units, and the others have written zeros.
     let data: Vec<u8> = (0..8 << 20).map(|at| u8::from(at % (256 << 10) == 5)).collect();
     fs::write(place.dir.join("last"), data).expect("written");
     let shape = "--object-size 1M --stripe-unit 64K --stripe-count 4 --sparse-size 8M";

@@ -1,4 +1,4 @@
-//! The trash: what one program puts there the other finds, takes back and removes.
+//! The trash: images that one program moves there are found, restored and removed by the other.
 
 use serde_json::Value;
 
@@ -25,7 +25,8 @@ pub(crate) fn by_its_words(place: &Place) {
     assert_eq!(place.done("trash ls"), "");
 }
 
-/// One image that cannot be opened is no reason not to list the others; both programs say so, and end well.
+/// An image that cannot be opened does not prevent listing the others; both programs report it, and
+/// succeed.
 pub(crate) fn beside_broken_images(place: &Place) {
     for name in ["broken", "trashed-broken", "trashed-whole", "whole"] {
         place.done(&format!("create {name} --size 10M"));
@@ -102,7 +103,7 @@ pub(crate) fn beside(place: &Place) {
     place.done("trash mv trashed-a");
     place.same("info trashed-d");
     place.done("trash mv trashed-d");
-    // A parent whose snapshot is in its trash goes behind its clone.
+    // A parent with a snapshot in its trash is removed after its clone.
     place.stock(&format!("trash restore {a}"));
     place.done("snap rm trashed-a@s");
     place.done("trash mv trashed-a");

@@ -1,5 +1,5 @@
-//! Images with all their snapshots in one file: what one program writes the other reads, byte for byte the
-//! same.
+//! Images with all their snapshots in one file: each program reads the files of the other, which are the
+//! same byte for byte.
 
 use std::fs;
 use std::path::Path;
@@ -37,7 +37,8 @@ pub(crate) fn by_its_words(place: &Place) {
     );
     assert!(status);
     restored(place, "w", "u");
-    // What was cut off by a shrink is told otherwise than what was given back.
+    // Compared with each other, not with `w`: a range that a shrink removed is recorded differently from
+    // a discarded one.
     let [v, u] = ["v", "u"].map(|image| place.ours(&format!("export {image} - --export-format 2")).stdout);
     assert!(v == u && !v.is_empty());
     place.done(
@@ -58,7 +59,7 @@ pub(crate) fn by_its_words(place: &Place) {
     }
 }
 
-/// Nothing is left of what could not be read to its end, snapshots that are protected neither.
+/// After a failed import nothing is left, not even protected snapshots.
 fn damaged(place: &Place, file: &[u8]) {
     let before = place.done("ls");
     let refused = |bytes: &[u8]| {
@@ -83,7 +84,7 @@ fn damaged(place: &Place, file: &[u8]) {
     assert!(said.contains("no layout of an image"), "{said}");
     let said = refused(&changed(b"T\x08\0\0\0\0\0\0\0\x3f", b"T\x08\0\0\0\0\0\0\0\x7f"));
     assert!(said.contains("journaling"), "{said}");
-    // A part of a newer release is left out, and it is said.
+    // A part of a newer release is skipped with a warning.
     let more =
         changed(b"f\x05\0\0\0\0\0\0\0\x01\0\0\0b", b"x\x03\0\0\0\0\0\0\0...f\x05\0\0\0\0\0\0\0\x01\0\0\0b");
     fs::write(place.dir.join("damaged"), more).expect("written");
@@ -123,7 +124,7 @@ fn restored(place: &Place, from: &str, to: &str) {
     place.done(&format!("object-map check {to}"));
 }
 
-/// Without ids and times.
+/// Removes ids and times.
 fn told(text: &str) -> Vec<String> {
     let Ok(Value::Array(snaps)) = serde_json::from_str(text) else { return vec![text.to_owned()] };
     let one = |snap: &Value| format!("{} {} {}", snap["name"], snap["size"], snap["protected"]);
@@ -156,10 +157,10 @@ pub(crate) fn beside(place: &Place) {
         place.stock("bench child --io-type write --io-size 4K --io-total 40K --io-pattern rand");
     }
     exchanged(place, "child");
-    // Features that the clone's children bring are not those of a new image.
+    // Features that the clone's children require are not those of a new image.
     let stock_options = "--rbd-default-clone-format 2 --image-feature layering";
     place.stock(&format!("clone {pool}/child@b {pool}/grandchild {stock_options}"));
-    // A snapshot in the trash is in no file: stock's program fails then.
+    // A snapshot in the trash is not exported; the stock program fails in this case.
     place.done("snap rm child@b");
     place.done("export child trash --export-format 2");
     place.stock("import trash trash --export-format 2 --no-progress");
@@ -178,7 +179,7 @@ fn exchanged(place: &Place, image: &str) {
     place.stock(&format!("export {image} theirs.v2 --export-format 2 --no-progress"));
     let read = |file: &str| fs::read(place.dir.join(file)).expect("a file");
     let [ours, theirs] = ["ours.v2", "theirs.v2"].map(read);
-    // Of what a clone's object hides of the parent behind its own end ours tells that it is zeros, and
+    // Where a clone's object hides the parent's data behind its own end, our file records zeros, and
     // stock's nothing.
     if image == "base" {
         assert!(ours == theirs, "{} and {} bytes", ours.len(), theirs.len());

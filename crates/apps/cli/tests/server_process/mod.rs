@@ -1,4 +1,4 @@
-//! A server in a process of its own, and the directory that it has.
+//! A server in its own process, with its directory.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ impl ServerProcess {
         Self::start_telling(dir, Stdio::inherit(), &[])
     }
 
-    /// The same, with its standard error elsewhere, and with options.
+    /// Starts the server with another standard error, and with options.
     pub(crate) fn start_telling(dir: &Path, stderr: Stdio, options: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_loligo"))
             .args([
@@ -54,7 +54,7 @@ impl Drop for ServerProcess {
     }
 }
 
-/// A directory that goes when its test has passed.
+/// A directory that is removed when its test has passed.
 pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Scratch {
@@ -67,7 +67,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // What has failed is left to be looked at.
+        // After a failure the directory is kept for inspection.
         if !std::thread::panicking() {
             let _ = std::fs::remove_dir_all(&self.0);
         }

@@ -1,7 +1,8 @@
-//! The attackers: each goes on until it is told to end, and begins anew when the server has hung up.
+//! The attackers: each runs until it is stopped, and begins a new round when the server has closed its
+//! connection.
 //!
-//! They have threads of their own, with a lower priority: those who attack from elsewhere take none of this
-//! machine's processors.
+//! They have threads of their own, with a lower priority: remote attackers would not use this machine's
+//! processors.
 
 use std::array;
 use std::fmt;
@@ -33,7 +34,7 @@ use crate::victim::Victim;
 const EPERM: i32 = -1;
 const EACCES: i32 = -13;
 const THREADS: usize = 2;
-/// What an attacker waits for in one round; then it hangs up and begins anew.
+/// Time limit of an attacker's round; then it disconnects and begins a new one.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 const IDLE_SOCKETS: usize = 300;
 const DEAF_REQUESTS: usize = 100;
@@ -41,13 +42,13 @@ const WATCHES: u64 = 100;
 
 type Round = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// One way to attack: what is done in one round.
+/// An attack, and one round of it.
 struct Way {
     name: &'static str,
     round: Box<dyn Fn() -> Round + Send + Sync>,
 }
 
-/// Attacks that are going on.
+/// Running attacks.
 pub(crate) struct Attacks {
     runtime: Option<Runtime>,
     tasks: JoinSet<()>,
@@ -55,7 +56,7 @@ pub(crate) struct Attacks {
     rounds: Vec<(&'static str, Arc<AtomicU64>)>,
 }
 
-/// How often each was tried to its end.
+/// The number of completed rounds of each attack.
 pub(crate) struct Report(Vec<(&'static str, u64)>);
 
 impl fmt::Display for Report {
@@ -86,7 +87,7 @@ impl Attacks {
             rounds.push((way.name, Arc::clone(&tried)));
             let go_on = async move {
                 while !stopping.load(Ordering::Relaxed) {
-                    // One that hears no answer in time has tried as well.
+                    // A round that gets no reply in time counts as well.
                     let _ = timeout(PATIENCE, (way.round)()).await;
                     tried.fetch_add(1, Ordering::Relaxed);
                 }
@@ -96,7 +97,7 @@ impl Attacks {
         Self { runtime: Some(runtime), tasks, stopping, rounds }
     }
 
-    /// Ends them, and says how often each was tried.
+    /// Ends the attacks. Returns the number of rounds of each.
     pub(crate) async fn end(mut self) -> Report {
         self.stopping.store(true, Ordering::Relaxed);
         while let Some(ended) = self.tasks.join_next().await {
@@ -115,14 +116,14 @@ fn step_back() {
     assert_eq!(done, 0, "{}", io::Error::last_os_error());
 }
 
-/// What the attackers have in their hands.
+/// The attackers' clients, keys and addresses.
 #[derive(Clone)]
 pub(crate) struct Means {
     pub(crate) victim: Victim,
     pub(crate) admin: Rados,
-    /// Of a user that may use the pool `evil` as it likes.
+    /// The credentials of a user with full access to the pool `evil`.
     pub(crate) auth: Arc<Credentials>,
-    /// A user who may add to the blocklist, as all users of images may.
+    /// The credentials of a user that may add to the blocklist, as all users of images may.
     blocker: Arc<Credentials>,
     bootstrap: Arc<Credentials>,
     pub(crate) evil: PoolId,
@@ -203,7 +204,7 @@ async fn noise(means: Means) {
         let mut bytes = vec![0; rng.usize(1..20_000)];
         rng.fill(&mut bytes);
         if rng.bool() {
-            // As far as a peer that speaks the protocol comes: the length of what follows is absurd.
+            // The start of a valid connection, followed by an absurd length.
             bytes.splice(..0, *b"ceph v2\n\xff\xff");
         }
         if let Ok(mut socket) = TcpStream::connect(door).await {
@@ -300,7 +301,7 @@ async fn keys(means: Means) {
     let value = Bytes::from(vec![b'v'; 64 << 10]);
     let name = format!("keys {}", fastrand::u32(..));
     let mut number = 0u64;
-    // Until the quota ends it, or the patience.
+    // Until the quota or the time limit ends it.
     let filled = timeout(PATIENCE / 2, async {
         loop {
             let first = number;

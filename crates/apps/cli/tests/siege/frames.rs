@@ -1,4 +1,4 @@
-//! Attackers that have the wire in their hands: what they send is no message of an honest client.
+//! Attackers that control the wire: they send messages that no honest client sends.
 
 use std::io;
 use std::sync::{Arc, OnceLock};
@@ -20,16 +20,17 @@ use crate::attacker::{Doors as _, osd_addr};
 use crate::attacks::{Means, PATIENCE};
 use crate::wire::{Wire, request};
 
-/// What a message becomes, and how many come in one round.
+/// The decompressed length of a message; the next constant is the number of messages in a round.
 const LEN: usize = 32 << 20;
 const BOMBS: usize = 20;
-/// Connections of which each begins a message, and how much of it comes afterwards, byte by byte.
+/// Number of connections that each begin a message; the next constants are the bytes sent afterwards,
+/// and their interval.
 const HALVES: usize = 8;
 const DROPS: usize = 20;
 const DROP_EVERY: Duration = Duration::from_millis(100);
 
-/// Where the length of the last segment stands in a preamble, and what stands behind the segments: a status,
-/// and the checksums of three segments.
+/// Offset of the last segment's length in a preamble. The next constant is the length of the epilogue: a
+/// status, and the checksums of three segments.
 const LAST_LEN_AT: usize = 20;
 const EPILOGUE_LEN: usize = 13;
 
@@ -39,7 +40,7 @@ fn zeros() -> Bytes {
 }
 
 async fn wire(means: &Means, methods: Vec<Method>) -> io::Result<Wire> {
-    // Has the tickets.
+    // This client holds the tickets.
     let first = means.attacker().await;
     let osd = osd_addr(&means.admin, &means.victim).await;
     let auth = Arc::clone(&means.auth).connector(EntityType::OSD);
@@ -48,7 +49,7 @@ async fn wire(means: &Means, methods: Vec<Method>) -> io::Result<Wire> {
     wire
 }
 
-/// A write beyond what an object may be: it is refused when it has come.
+/// A write beyond the maximum size of an object, which is refused after it has arrived.
 fn write(wire: &mut Wire, means: &Means, tid: u64) -> Bytes {
     let write = OsdOp::write(u64::MAX / 2, zeros());
     wire.sealed(&request(means.evil, means.admin.map_epoch(), write, OsdFlags::WRITE), tid)
@@ -68,14 +69,14 @@ pub(crate) async fn bombs(means: Means) {
     }
 }
 
-/// The data of a message say that they become more than they can.
+/// Messages whose compressed data claims a larger length than it can have.
 pub(crate) async fn claims(means: Means) {
     for (method, at) in [(Method::Snappy, 0), (Method::Lz4, 4)] {
         let Ok(mut wire) = wire(&means, vec![method]).await else { return };
         let mut frame = write(&mut wire, &means, 1).to_vec();
         boast(&mut frame, at);
         let sent = wire.stream.write_all(&frame).await;
-        // It hangs up, and says nothing of it; what came before that is of no interest.
+        // The server closes the connection without a reply; earlier replies are ignored.
         if sent.is_ok() {
             let mut heard = Vec::new();
             let _ = wire.stream.read_to_end(&mut heard).await;
@@ -83,8 +84,8 @@ pub(crate) async fn claims(means: Means) {
     }
 }
 
-/// Puts as large a number as there is room for where the last segment says how long it becomes. The checksum,
-/// which is the frame's end, is right.
+/// Sets the decompressed length in the last segment to the maximum. The checksum at the frame's end is
+/// corrected.
 fn boast(frame: &mut [u8], at: usize) {
     let len = u32::from_le_bytes(frame[LAST_LEN_AT..LAST_LEN_AT + 4].try_into().expect("four bytes"));
     let end = frame.len() - EPILOGUE_LEN;
@@ -95,7 +96,8 @@ fn boast(frame: &mut [u8], at: usize) {
     frame[sum_at..].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// Each connection begins with something, stops somewhere in it, and goes on byte by byte.
+/// Each connection begins a message or a greeting, stops in the middle of it, and continues byte by
+/// byte.
 pub(crate) async fn halves(means: Means) {
     let mut tasks = JoinSet::new();
     for _ in 0..HALVES {
@@ -116,7 +118,7 @@ async fn half_message(means: Means) {
 
 async fn half_greeting(means: Means) {
     let door = if fastrand::bool() { means.victim.mon_addr() } else { means.victim.osd_addr() };
-    // A banner, and a frame of which only the first bytes come.
+    // A banner, and the first bytes of a frame.
     let greeting = b"ceph v2\n\x10\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\x01";
     if let Ok(mut stream) = TcpStream::connect(door).await {
         drip(&mut stream, greeting).await;

@@ -1,11 +1,11 @@
-//! Goal: a server that is attacked in all known ways at once loses nothing, goes on answering its honest
-//! clients, and takes no more memory than its bounds allow. Method: `loligo serve --store disk` in a process
-//! of its own; writers that verify, and a client that times small reads, at first alone and then beside the
-//! attackers; at the end the server is killed, and what the next one has is compared.
+//! Goal: a server under all known attacks at once loses no data, still serves its honest clients, and
+//! uses no more memory than its bounds allow. Method: `loligo serve --store disk` runs in a process of
+//! its own. Writers verify their data, and a client times small reads, at first alone and then beside
+//! the attackers. At the end the server is killed, and the content of the next one is compared.
 //!
-//! `LOLIGO_SIEGE_SECONDS` says for how long (6), `LOLIGO_SIEGE_SEED` with which chances (1). With
-//! `LOLIGO_SIEGE_RATIO` the slowest in a hundred of the small reads may take so many times what it takes
-//! without attackers, and no longer. `cargo xtask torture` runs it for long and with that bound.
+//! `LOLIGO_SIEGE_SECONDS` is the duration (6), `LOLIGO_SIEGE_SEED` the seed (1). `LOLIGO_SIEGE_RATIO`
+//! limits the 99th percentile of the small reads to this multiple of its value without attackers.
+//! `cargo xtask torture` runs it for a long time and with that limit.
 
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../../server/server/tests/hostile/attacker.rs"]
@@ -33,10 +33,10 @@ use server_process::{Scratch, ServerProcess};
 use victim::Victim;
 use writers::{Writers, connect};
 
-/// What the server's bounds allow in all (`docs/book/security.md`), and what it has without clients.
+/// The server's bounds in total (`docs/book/security.md`), and its memory without clients.
 const MEMORY_MAX: u64 = 2 << 30;
 
-/// The server takes what is compressed, by any method.
+/// The server accepts compressed messages, with any method.
 const COMPRESSION: &[&str] = &[
     "--ms-osd-compress-mode=force",
     "--ms-osd-compression-algorithm=snappy,zlib,zstd,lz4",
@@ -48,7 +48,7 @@ async fn all_attacks_at_once_cost_no_data_and_no_more_memory_than_allowed() {
     let (seconds, seed) = (setting("LOLIGO_SIEGE_SECONDS", 6), setting("LOLIGO_SIEGE_SEED", 1));
     let mut rng = Rng::with_seed(seed);
     let scratch = Scratch::new("siege");
-    // It says a lot of its attackers, which is in its log as well.
+    // Its many messages about attackers are in its log as well.
     let mut server = ServerProcess::start_telling(&scratch.0, Stdio::null(), COMPRESSION);
     let (honest, pool) = connect(&scratch.0, "honest").await;
     let victim = Victim::new(&scratch.0, &server, &honest).await;

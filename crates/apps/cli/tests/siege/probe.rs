@@ -8,14 +8,14 @@ use hdrhistogram::Histogram;
 use loligo_rados::IoCtx;
 
 const OBJECTS: u64 = 64;
-/// As often as that a client of one thread may ask that is not in a hurry.
+/// The interval between requests of a slow client with one thread.
 const PAUSE: Duration = Duration::from_millis(1);
 
 pub(crate) struct Probe {
     pool: IoCtx,
 }
 
-/// How long small reads took.
+/// Latencies of small reads.
 pub(crate) struct Times {
     reads: u64,
     p50_us: f64,
@@ -39,7 +39,7 @@ impl Probe {
         Self { pool }
     }
 
-    /// Reads for so long, one object after the other.
+    /// Reads for this duration, one object after the other.
     pub(crate) async fn run(&self, lasting: Duration) -> Times {
         let mut times = Histogram::<u64>::new(3).expect("three digits");
         let began = Instant::now();

@@ -1,4 +1,4 @@
-//! The server as its attackers see it.
+//! The server as the attackers see it.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::attacker::{Doors, command};
 use crate::server_process::ServerProcess;
 
-/// Bytes and objects that the attackers' pool may have: what they fill ends there.
+/// The quota in bytes of the attackers' pool, which limits their writes.
 const QUOTA_BYTES: u64 = 512 << 20;
 
 #[derive(Clone)]
@@ -22,7 +22,7 @@ pub(crate) struct Victim {
 }
 
 impl Victim {
-    /// Looks for the doors, and makes the pool that the attackers may use.
+    /// Looks up the addresses, and creates the pool that the attackers may use.
     pub(crate) async fn new(dir: &Path, server: &ServerProcess, admin: &Rados) -> Self {
         let dump = |prefix: &'static str| async move {
             let dump = command(admin, json!({"prefix": prefix, "format": "json"})).await;
@@ -41,7 +41,7 @@ impl Victim {
         Self { conf: dir.join("ceph.conf"), mon, osd, pid: server.0.id() }
     }
 
-    /// The most memory that the process has had for itself at any time.
+    /// Returns the peak resident memory of the process in bytes.
     pub(crate) fn peak_bytes(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid)).expect("it runs");
         let line = status.lines().find(|line| line.starts_with("VmHWM:")).expect("Linux tells");

@@ -1,4 +1,4 @@
-//! Clients that write, note what they know, and compare it with what a server has.
+//! Clients that write, record their operations, and compare the record with a server's content.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -14,7 +14,7 @@ use tokio::task::JoinSet;
 
 const WRITERS: usize = 6;
 const OBJECTS: usize = 5;
-/// Nothing that is waited for takes this long, unless it never comes.
+/// Time limit of all waits; exceeded only by an event that never comes.
 const LONG: Duration = Duration::from_secs(60);
 
 pub(crate) async fn connect(dir: &Path, namespace: &str) -> (Rados, IoCtx) {
@@ -28,7 +28,7 @@ pub(crate) async fn connect(dir: &Path, namespace: &str) -> (Rados, IoCtx) {
     tokio::time::timeout(LONG, connected).await.expect("the server answers")
 }
 
-/// What an object holds.
+/// The content of an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Content {
     data: Vec<u8>,
@@ -36,17 +36,17 @@ struct Content {
     omap: BTreeMap<Bytes, Bytes>,
 }
 
-/// What is known of an object; `None`: it is not there.
+/// The recorded state of an object; the content is `None` if the object does not exist.
 #[derive(Default)]
 struct Known {
     content: Option<Content>,
-    /// What it will hold when the operation under way has happened.
+    /// The content after the operation in flight.
     next: Option<Option<Content>>,
     done: u64,
     unanswered: u64,
 }
 
-/// Some writers, each with objects of its own, one operation at a time on each.
+/// Several writers, each with an object of its own and one operation at a time.
 pub(crate) struct Writers {
     objects: Vec<Arc<Mutex<Known>>>,
     tasks: JoinSet<()>,
@@ -78,7 +78,7 @@ impl Writers {
         self.stopping.store(true, Ordering::Relaxed);
     }
 
-    /// Waits until the last operation of each has been answered.
+    /// Waits until the last operation of each writer is acknowledged.
     pub(crate) async fn finish(&mut self) {
         let ended = async {
             while let Some(ended) = self.tasks.join_next().await {
@@ -88,7 +88,7 @@ impl Writers {
         tokio::time::timeout(LONG, ended).await.expect("operations are answered by the new server");
     }
 
-    /// Ends all writers where they are.
+    /// Aborts all writers.
     pub(crate) async fn abandon(&mut self) {
         self.tasks.abort_all();
         while let Some(ended) = self.tasks.join_next().await {
@@ -96,7 +96,8 @@ impl Writers {
         }
     }
 
-    /// Compares what the server has with what is known, and learns what became of unanswered operations.
+    /// Compares the server's content with the record, and finds out the outcome of unacknowledged
+    /// operations.
     pub(crate) async fn verify(&mut self, pool: &IoCtx, kill: u64) {
         let mut there = BTreeSet::new();
         for (i, object) in self.objects.iter().enumerate() {
@@ -129,7 +130,7 @@ impl Writers {
         assert_eq!(listed, there, "after kill {kill}");
     }
 
-    /// Operations that were answered, and those of which it had to be found out.
+    /// Returns the number of acknowledged operations, and of those whose outcome had to be found out.
     pub(crate) fn totals(&self) -> (u64, u64) {
         let known = self.objects.iter().map(|object| object.lock().expect("no panic"));
         known.fold((0, 0), |(done, unanswered), known| (done + known.done, unanswered + known.unanswered))
@@ -140,7 +141,7 @@ fn name(object: usize) -> String {
     format!("object {object}")
 }
 
-/// One operation on one object, noted before it is sent and when it is answered.
+/// Runs one operation on one object, recorded before it is sent and when it is acknowledged.
 async fn change(pool: &IoCtx, name: &str, object: &Mutex<Known>, rng: &mut Rng) {
     let (op, next) = {
         let mut known = object.lock().expect("no panic");
@@ -155,7 +156,7 @@ async fn change(pool: &IoCtx, name: &str, object: &Mutex<Known>, rng: &mut Rng) 
     known.done += 1;
 }
 
-/// Some change, and what it makes of the object.
+/// Draws a random change. Returns it with the resulting content.
 fn draw(content: Option<Content>, rng: &mut Rng) -> (WriteOp, Option<Content>) {
     let op = WriteOp::new();
     let existed = content.is_some();
@@ -170,7 +171,7 @@ fn draw(content: Option<Content>, rng: &mut Rng) -> (WriteOp, Option<Content>) {
         2 | 3 => {
             let data = bytes(rng);
             content.data.extend_from_slice(&data);
-            // Objects stay of a size that is quickly compared.
+            // Limits the objects' size, so that comparing is fast.
             if content.data.len() > 2 << 20 {
                 (op.remove(), None)
             } else {
@@ -194,7 +195,7 @@ fn draw(content: Option<Content>, rng: &mut Rng) -> (WriteOp, Option<Content>) {
             let at = rng.usize(..content.data.len());
             let len = rng.usize(..content.data.len() - at) + 1;
             content.data[at..at + len].fill(0);
-            // What reaches the end cuts the object off, as in Ceph.
+            // Zeroing up to the end truncates the object, as in Ceph.
             if at + len == content.data.len() {
                 content.data.truncate(at);
             }
@@ -215,7 +216,7 @@ fn draw(content: Option<Content>, rng: &mut Rng) -> (WriteOp, Option<Content>) {
     }
 }
 
-/// Of no length, a few bytes, some blocks, or so many that they do not go through the journal.
+/// Returns data of no length, a few bytes, some blocks, or too many bytes for the journal.
 fn bytes(rng: &mut Rng) -> Vec<u8> {
     let len = match rng.u32(..8) {
         0 => 0,
@@ -225,14 +226,14 @@ fn bytes(rng: &mut Rng) -> Vec<u8> {
         6 => rng.usize(..100_000),
         _ => 65_536 + rng.usize(..400_000),
     };
-    // A pattern of its own for each, so that a byte of another write is seen.
+    // Each write has a random pattern, so that a byte of another write is detected.
     let mut pattern = [0; 61];
     rng.fill(&mut pattern);
     pattern.iter().copied().cycle().take(len).collect()
 }
 
 fn overwrite(data: &mut Vec<u8>, at: usize, with: &[u8]) {
-    // A write of nothing beyond the end makes the object longer, too, as in Ceph.
+    // An empty write beyond the end also extends the object, as in Ceph.
     data.resize(data.len().max(at + with.len()), 0);
     data[at..at + with.len()].copy_from_slice(with);
 }

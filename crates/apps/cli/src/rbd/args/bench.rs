@@ -9,7 +9,7 @@ use crate::name::Name;
 #[derive(Args)]
 pub(crate) struct Bench {
     pub(crate) image: Name,
-    /// What to do.
+    /// The operation to measure.
     #[arg(long, value_enum)]
     pub(crate) io_type: IoType,
     /// Bytes of an I/O.

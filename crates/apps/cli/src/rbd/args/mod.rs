@@ -18,7 +18,7 @@ Images are named as `rbd` names them: [POOL/[NAMESPACE/]]IMAGE[@SNAPSHOT]. Witho
 As options, in place of words: --image, --snap; --dest, --dest-pool, --dest-namespace, --dest-snap for what is made; --path for files. \
 -s is the size of `create` and `resize`, and a snapshot elsewhere.";
 
-/// What `loligo rbd` does.
+/// Commands of `loligo rbd`.
 #[derive(Subcommand)]
 #[command(after_help = SPEC)]
 pub(crate) enum RbdCommand {
@@ -219,7 +219,7 @@ pub(crate) struct Import {
     pub(crate) file: PathBuf,
     /// By default it is called as the file.
     pub(crate) image: Option<Name>,
-    /// What the file holds.
+    /// The content of the file.
     #[arg(long, value_enum, default_value_t = ExportFormat::Bytes)]
     pub(crate) export_format: ExportFormat,
     #[command(flatten)]
@@ -236,14 +236,14 @@ pub(crate) struct Export {
     pub(crate) image: Name,
     /// - is standard output; by default it is called as the image.
     pub(crate) file: Option<PathBuf>,
-    /// What is written; in format 2 all of the image, whichever snapshot is named.
+    /// The content to write; in format 2 all of the image, whichever snapshot is named.
     #[arg(long, value_enum, default_value_t = ExportFormat::Bytes)]
     pub(crate) export_format: ExportFormat,
     #[command(flatten)]
     pub(crate) quiet: Quiet,
 }
 
-/// What a file of an image holds.
+/// The content of an exported file.
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ExportFormat {
     /// The bytes of an image or a snapshot.
@@ -254,7 +254,7 @@ pub(crate) enum ExportFormat {
     Whole,
 }
 
-/// What is compared.
+/// The states to compare, and how.
 #[derive(Args)]
 pub(crate) struct Compared {
     /// The snapshot to compare with; by default an image of zeros.
@@ -412,7 +412,7 @@ pub(crate) enum Lock {
     /// Take the lock; it is held until it is removed.
     Add {
         image: Name,
-        /// What this holding is called.
+        /// The name of this holding.
         id: Name,
         /// Together with all who name the same tag.
         #[arg(long, value_name = "TAG")]
@@ -497,13 +497,13 @@ pub(crate) enum Config {
 pub(crate) enum Setting {
     /// Show the value of an option that is set here.
     Get {
-        /// What the setting is for.
+        /// The entity, pool or image that the setting is for.
         of: Name,
         key: String,
     },
     /// Set an option.
     Set {
-        /// What the setting is for.
+        /// The entity, pool or image that the setting is for.
         of: Name,
         key: String,
         value: String,
@@ -511,20 +511,20 @@ pub(crate) enum Setting {
     /// List the options that count here, and what has set them.
     #[command(alias = "ls")]
     List {
-        /// What the settings are for.
+        /// The entity, pool or image that the settings are for.
         of: Name,
     },
     /// Have an option no longer set here.
     #[command(alias = "rm")]
     Remove {
-        /// What the setting is for.
+        /// The entity, pool or image that the setting is for.
         of: Name,
         key: String,
     },
 }
 
 impl Setting {
-    /// What the setting is for.
+    /// Returns the entity, pool or image that the setting is for.
     pub(crate) fn of(&self) -> &Name {
         let (Self::Get { of, .. } | Self::Set { of, .. } | Self::List { of } | Self::Remove { of, .. }) =
             self;
@@ -588,12 +588,12 @@ pub(crate) enum Trash {
         #[arg(long, default_value = "now", value_name = "DATE")]
         expires_at: String,
     },
-    /// List what is in the trash.
+    /// List the images in the trash.
     #[command(alias = "list")]
     Ls {
         /// POOL[/NAMESPACE].
         place: Option<Name>,
-        /// Also what no user put there.
+        /// Also images that no user put there.
         #[arg(long, short)]
         all: bool,
         /// When it was put there, how long it is kept, and its parents.
@@ -615,7 +615,7 @@ pub(crate) enum Trash {
     Restore {
         /// [POOL/[NAMESPACE/]]ID.
         id: Name,
-        /// What it is called then, if not as before.
+        /// Its new name; by default the old one.
         #[arg(long)]
         image: Option<Name>,
     },
@@ -668,12 +668,12 @@ pub(crate) enum Migration {
     },
 }
 
-/// Bytes, at least one.
+/// Parses a number of bytes, at least one.
 fn block(text: &str) -> Result<u64, String> {
     size(text).and_then(|bytes| if bytes == 0 { Err("is nothing".to_owned()) } else { Ok(bytes) })
 }
 
-/// A size whose unit is M if it has none, as `rbd` has it.
+/// Parses a size whose unit is M if it has none, as in `rbd`.
 fn megabytes(text: &str) -> Result<u64, String> {
     match text.parse::<u64>() {
         Ok(n) => n.checked_mul(1 << 20).ok_or_else(|| format!("'{text}' M are too many")),
