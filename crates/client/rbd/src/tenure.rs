@@ -1,21 +1,22 @@
-//! What is known of the exclusive lock from the moment that it is taken to the moment that it is given up.
+//! The state of the exclusive lock from its acquisition to its release.
 //!
-//! A lock that is held can be taken away: a client that finds the owner's watch gone breaks it, a person
-//! breaks it by hand. Most of them blocklist the owner, whose requests fail from then on; some do not. The
-//! lock may also be free again by the time the owner hears of all this, since whoever took it has done its
-//! work. What was written in between must not be written over by an owner that takes the free lock again as
-//! if nothing had happened. So a lock that is gone without having been given up is *lost*: for this opening
-//! of the image for good, and for those that [inherit](crate::Image::succeed) it.
+//! Another client can take a held lock away: it breaks the lock if the owner's watch is gone, or a user
+//! breaks it. In most cases the owner is blocklisted, and its requests fail from then on; but not
+//! always. The lock may also be free again when the owner hears of this, because the other client has
+//! finished. An owner that takes the free lock again as if nothing had happened could overwrite data
+//! written in between. Therefore a lock that is gone without having been released is *lost*: permanently
+//! for this opening of the image, and for those that [inherit](crate::Image::succeed) it.
 //!
 //! | state | means |
 //! |---|---|
-//! | owned | the lock is ours, as far as is known |
-//! | doubted | somebody may have taken it away: nothing is changed before the cluster says that it is ours |
-//! | unreturned | it was ours, and no answer says that it was given up |
-//! | lost | it was ours, and is not: nothing is changed any more |
+//! | owned | this client owns the lock, as far as it knows |
+//! | doubted | the lock may have been taken away: no change before the cluster confirms the lock |
+//! | unreturned | this client owned the lock, and no reply confirms its release |
+//! | lost | this client owned the lock, and does not any more: no more changes |
 //!
-//! There is doubt when the watch had to be made anew, when others say that they have the lock or have changed
-//! the header, and when the watch was not confirmed for some time: the process may have been stopped.
+//! The lock is doubted when the watch was registered again, when another client announces that it has
+//! the lock or changed the header, and when the watch was not confirmed for some time, for example
+//! because the process was stopped.
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -32,16 +33,16 @@ use crate::image::{Image, Inner};
 use crate::lock::COOKIE;
 use crate::object_map::LOCK;
 
-/// For how long a watch that was confirmed is relied on: two of its signs of life. Others break the lock of a
+/// How long a confirmed watch is relied on: two keepalive intervals. Another client breaks the lock of a
 /// watch that the OSD has dropped, after 30 s (`osd_client_watch_timeout`).
 const CONFIRMED_FOR: Duration = Duration::from_secs(10);
 
-/// How long is waited for the word whether the client that lost a lock is blocklisted.
+/// How long to wait for the map that shows whether the client that lost a lock is blocklisted.
 const MAP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// See the module.
+/// The state of the exclusive lock; see the module's documentation.
 pub(crate) struct Tenure {
-    /// Counts how often the lock was taken.
+    /// Counts acquisitions of the lock.
     number: AtomicU64,
     /// It was taken, and not given up since.
     unreturned: AtomicBool,
