@@ -147,7 +147,7 @@ impl Keeper {
         let mut held = self.held(objects).await;
         let (unmarked, missing) = self.unmarked(objects);
         if !unmarked.is_empty() {
-            // On the heap, so that futures are small for those who change what is known to exist.
+            // Boxed, so that futures stay small for writes to objects already marked.
             Box::pin(self.mark(&unmarked)).await?;
         }
         held.missing = missing;

@@ -44,15 +44,15 @@ const MAP_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Tenure {
     /// Counts acquisitions of the lock.
     number: AtomicU64,
-    /// It was taken, and not given up since.
+    /// The lock was taken and not released since.
     unreturned: AtomicBool,
-    /// How often there was reason to doubt, and how many of these reasons were looked into.
+    /// Counts reasons to doubt the lock (`doubts`), and those that were checked (`settled`).
     doubts: AtomicU64,
     settled: AtomicU64,
-    /// When the lock was last seen to be ours: milliseconds since `begun`.
+    /// When the lock was last confirmed: milliseconds since `begun`.
     seen: AtomicU64,
     begun: Instant,
-    /// Of the watch.
+    /// The watch's confirmation.
     confirmation: OnceLock<Confirmation>,
     lost: watch::Sender<Option<Loss>>,
 }
@@ -60,9 +60,9 @@ pub(crate) struct Tenure {
 /// The end of a lock that was not given up.
 #[derive(Clone)]
 struct Loss {
-    /// Who has it instead.
+    /// The client that owns the lock instead.
     by: String,
-    /// Whether whoever broke it has put this client on the blocklist.
+    /// Whether this client was blocklisted.
     is_blocklisted: bool,
 }
 
@@ -89,7 +89,7 @@ impl Default for Tenure {
 }
 
 impl Tenure {
-    /// There is a watch now.
+    /// Stores the confirmation of the watch.
     pub(crate) fn watched(&self, confirmation: Confirmation) {
         // An image has one watch.
         let _ = self.confirmation.set(confirmation);
@@ -101,17 +101,17 @@ impl Tenure {
         self.was_seen(self.begun.elapsed());
     }
 
-    /// It was given up.
+    /// The lock was released.
     pub(crate) fn ends(&self) {
         self.unreturned.store(false, Ordering::Release);
     }
 
-    /// Whether there was one whose end is not known.
+    /// Whether a tenure has begun whose end is not confirmed.
     pub(crate) fn is_unreturned(&self) -> bool {
         self.unreturned.load(Ordering::Acquire)
     }
 
-    /// Somebody may have taken it away.
+    /// Marks the lock as possibly taken away.
     pub(crate) fn doubt(&self) {
         self.doubts.fetch_add(1, Ordering::AcqRel);
     }
@@ -120,10 +120,10 @@ impl Tenure {
         self.settled.load(Ordering::Acquire) != self.doubts.load(Ordering::Acquire) || self.is_unconfirmed()
     }
 
-    /// Neither the watch nor the lock itself was seen for some time.
+    /// Whether neither the watch nor the lock itself was confirmed for some time.
     fn is_unconfirmed(&self) -> bool {
         let is_old = |confirmation: &Confirmation| confirmation.age() > CONFIRMED_FOR;
-        // Relaxed: a time, to which nothing else belongs.
+        // Relaxed: the time guards no other data.
         let seen = || Duration::from_millis(self.seen.load(Ordering::Relaxed));
         self.confirmation.get().is_some_and(is_old)
             && self.begun.elapsed().saturating_sub(seen()) > CONFIRMED_FOR
@@ -133,18 +133,19 @@ impl Tenure {
         self.seen.fetch_max(u64::try_from(at.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Refuses what needs a lock that is lost.
+    /// Returns an error if the lock is lost.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.lost.borrow().as_ref().map_or(Ok(()), |loss| Err(loss.error()))
     }
 }
 
 impl Image {
-    /// Waits until the exclusive lock is lost: it was ours, and somebody has taken it away. Nothing can be
-    /// changed by this image any more then; what it has under way may fail, or may not. That the client is
-    /// [blocklisted](loligo_rados::Rados::blocklisted) is known elsewhere.
+    /// Waits until the exclusive lock is lost: this client owned it, and it was taken away. The image
+    /// can then not be changed any more; changes in flight may fail or succeed.
+    /// [Blocklisting](loligo_rados::Rados::blocklisted) of the client is reported separately.
     ///
-    /// The future does not keep the image open; if that is closed before, it waits for ever.
+    /// The future does not keep the image open. If the image is closed first, the future never
+    /// completes.
     pub fn lock_lost(&self) -> impl Future<Output = Error> + Send + use<> {
         let mut lost = self.inner.tenure.lost.subscribe();
         async move {
@@ -158,29 +159,29 @@ impl Image {
 }
 
 impl Inner {
-    /// Whether the lock is ours beyond doubt.
+    /// Whether this client owns the lock without doubt.
     pub(crate) fn is_owner(&self) -> bool {
         self.owned.load(Ordering::Acquire) && !self.tenure.is_doubted()
     }
 
-    /// Somebody may have taken the lock away, if it was ours: finds out, without keeping anybody waiting.
+    /// Marks an owned lock as doubted, and checks it in the background.
     pub(crate) fn doubt_lock(self: &Arc<Self>) {
         if !self.owned.load(Ordering::Acquire) {
             return;
         }
         self.tenure.doubt();
         let inner = Arc::clone(self);
-        // What fails is tried again by the next change.
+        // The next change repeats a failed check.
         tokio::spawn(async move { inner.confirm_lock().await });
     }
 
-    /// Looks whether the lock is still ours, if there is doubt.
+    /// Checks whether this client still owns the lock, if that is doubted.
     pub(crate) async fn confirm_lock(&self) -> Result<(), Error> {
         self.tenure.check()?;
         if !self.owned.load(Ordering::Acquire) || !self.tenure.is_doubted() {
             return Ok(());
         }
-        // On the heap, so that futures are small where there is no doubt.
+        // Boxed, so that futures stay small if there is no doubt.
         Box::pin(self.look_at_lock()).await
     }
 
@@ -188,7 +189,7 @@ impl Inner {
         let (doubts, now) = (self.tenure.doubts.load(Ordering::Acquire), self.tenure.begun.elapsed());
         let number = self.tenure.number.load(Ordering::Acquire);
         let info = self.io.lock_info(&*self.header, LOCK).await?;
-        // Given up meanwhile, and perhaps taken again: that is no loss, and there is still doubt.
+        // Released meanwhile, and perhaps taken again: not a loss, and the doubt remains.
         let is_owned = self.owned.load(Ordering::Acquire);
         if !is_owned || self.tenure.number.load(Ordering::Acquire) != number {
             return Ok(());
@@ -207,10 +208,10 @@ impl Inner {
         info.holders.iter().any(|holder| holder.client == client && holder.cookie == cookie)
     }
 
-    /// The lock was ours, and is not any more, though it was not given up.
+    /// Marks the lock as lost: it was not released, and this client does not own it any more.
     pub(crate) async fn lose_lock(&self, now: &LockInfo) -> Error {
         let rados = self.io.rados();
-        // The client's map may be older than what was done to it.
+        // The client's map may be older than its blocklisting.
         let _ = timeout(MAP_TIMEOUT, rados.wait_for_latest_osdmap()).await;
         let by = match now.holders.first() {
             Some(holder) => holder.client.to_string(),
