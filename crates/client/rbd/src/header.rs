@@ -29,9 +29,9 @@ const ATTEMPTS: u32 = 10;
 /// The calls for each snapshot.
 const SNAP_CALLS: [&str; 4] = ["snapshot_get", "get_flags", "get_protection_status", "parent_overlap_get"];
 
-/// Snapshots that one request asks for. A request has 65,535 operations at most on the wire, so that librbd,
-/// which asks for all snapshots at once, opens an image of 16,383 at most; here an image can be opened
-/// whatever number it has.
+/// Snapshots in one request. A request has 65,535 operations at most on the wire. librbd reads all
+/// snapshots in one request and therefore cannot open an image of more than 16,383; here their number is
+/// not limited.
 const SNAPS_AT_A_TIME: usize = 128;
 
 /// The most such requests in flight.
