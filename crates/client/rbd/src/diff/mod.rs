@@ -274,7 +274,7 @@ impl Inner {
         let mut all = Vec::new();
         let len = covered.min(extent.offset + extent.len).saturating_sub(extent.offset);
         for (at, object_offset, len) in self.pieces(ObjectExtent { len, ..extent }) {
-            // The parent may end before the image's snapshot did.
+            // The parent may be shorter than the image's snapshot.
             let len = len.min(parent.size().saturating_sub(at));
             for change in parent.changes(at, len, span, &Maps::default()).await? {
                 let from = object_offset + (change.offset - at);

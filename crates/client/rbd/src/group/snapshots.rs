@@ -228,7 +228,7 @@ impl Group<'_> {
                 if taken.is_err() {
                     let undone = join_all(images.iter().map(|image| undo(image, &kind))).await;
                     if undone.iter().any(Result::is_err) {
-                        // By the note of it what is left can still be removed.
+                        // The record is kept, so that the rest can be removed later.
                         return taken;
                     }
                 }
