@@ -3,7 +3,7 @@
 //! | cache | when |
 //! |---|---|
 //! | exists | while this client owns the exclusive lock, or at a snapshot, which never changes |
-//! | is written back | before exclusive access to the gate: snapshots, resizes, handing over the lock |
+//! | is written back | before exclusive access to the gate: snapshots, resizes, object maps, lock release |
 //! | starts again, empty | after a resize or a roll-back, or when the lock was acquired again |
 //!
 //! Therefore nothing is dirty without the lock, and no cached data is older than another client's

@@ -20,7 +20,7 @@ pub enum Error {
     /// The image has no such snapshot.
     #[error("no snapshot '{0}'")]
     NoSnapshot(Name),
-    /// The start of a difference must be older than its end.
+    /// The start of a difference must not be newer than its end.
     #[error("the snapshot to compare with is newer")]
     LaterSnapshot,
     /// The image has a snapshot of that name.
@@ -43,7 +43,7 @@ pub enum Error {
     /// The operation has to wait for the end of a migration.
     #[error("the image is being migrated: {0}")]
     Migrating(&'static str),
-    /// The image is being migrated to another name or pool.
+    /// The image is the source of a migration; its destination is used in its place.
     #[error("the image is read-only: it is being migrated to '{0}', which is to be used in its place")]
     MigratingAway(Name),
     /// The image is not being migrated.
@@ -207,7 +207,7 @@ pub enum Error {
     /// The image is not in the trash.
     #[error("no image of id '{0}' in the trash")]
     NotInTrash(String),
-    /// The image's deferment has not ended; its removal can be forced.
+    /// The image's retention time has not ended; its removal can be forced.
     #[error("the image is kept until {0} (UTC)")]
     KeptUntil(String),
     /// Some images could not be removed.

@@ -59,7 +59,8 @@ pub(crate) struct Inner {
     /// Whether this client owns the exclusive lock. Changed only by the holder of all permits, and when
     /// the lock is lost.
     pub(crate) owned: AtomicBool,
-    /// Notified when another client has announced that it took or released the lock.
+    /// Notified when a client announces that it acquired or released the lock, and when notifications
+    /// were missed.
     pub(crate) freed: Notify,
     /// The cookie of the watch.
     pub(crate) cookie: AtomicU64,
@@ -373,7 +374,7 @@ impl Inner {
         Self::load_as(io, which, at, mode, generation, Moving::Followed).await
     }
 
-    /// As [`Inner::load`], but may ignore a migration. Waits for a while for a migration that is still
+    /// As `Inner::load`, but may ignore a migration. Waits for a while for a migration that is still
     /// being prepared.
     pub(crate) async fn load_as(
         io: &IoCtx,
@@ -508,7 +509,7 @@ impl Inner {
         })
     }
 
-    /// As [`Inner::check_view`], for a change of the header that needs no lock. Reads a stale header
+    /// As `Inner::check_view`, for a change of the header that needs no lock. Reads a stale header
     /// again first.
     pub(crate) async fn check_header(&self) -> Result<(), Error> {
         self.refresh_if_stale().await?;

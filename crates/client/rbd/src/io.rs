@@ -180,7 +180,7 @@ impl Inner {
         extents.next().is_none().then_some(first)
     }
 
-    /// As [`Inner::only_object`], for a range that is also contiguous in the object.
+    /// As `Inner::only_object`, for a range that is also contiguous in the object.
     fn only_extent(&self, offset: u64, len: u64) -> Option<ObjectExtent> {
         self.only_object(offset, len).filter(|extent| self.pieces(*extent).nth(1).is_none())
     }
@@ -210,7 +210,7 @@ impl Inner {
         self.read_own(io, extent).await
     }
 
-    /// As [`Inner::read_object`], for an image that is not being migrated.
+    /// As `Inner::read_object`, for an image that is not being migrated.
     pub(crate) async fn read_own(&self, io: &IoCtx, extent: ObjectExtent) -> Result<Bytes, Error> {
         loop {
             let overlap = self.overlap();
@@ -232,7 +232,7 @@ impl Inner {
         }
     }
 
-    /// Refuses a range outside of the image.
+    /// Returns an error for a range that exceeds the image, or the limit of one I/O.
     fn check_range(&self, offset: u64, len: u64) -> Result<(), Error> {
         let (size, end) = (self.size(), offset.saturating_add(len));
         if end > size || len > IO_BYTES_MAX {

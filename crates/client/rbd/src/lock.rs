@@ -348,7 +348,7 @@ fn heard(inner: &Arc<Inner>, notification: Notification) {
         Ok(Message::HeaderUpdate) => {
             inner.stale.store(true, Ordering::Release);
             if is_foreign {
-                // A client that breaks the lock by hand notifies this way.
+                // A client that breaks the lock for a user sends this notification.
                 inner.doubt_lock();
             }
         }

@@ -93,7 +93,7 @@ pub(crate) enum Wanted {
 const VERSION: u8 = 7;
 /// The first versions in which: a request for the lock has a force flag; a resize request has a flag
 /// that allows shrinking; a request about a snapshot has the snapshot's kind (in the version before, a
-/// request to create a snapshot already has it); all requests have ids.
+/// request to create a snapshot already has it, at its end); all requests have ids.
 const VERSION_FORCE: u8 = 3;
 const VERSION_SHRINK: u8 = 4;
 const VERSION_KIND: u8 = 6;

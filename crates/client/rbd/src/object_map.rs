@@ -224,7 +224,7 @@ impl Keeper {
         self.thinning(object, async { remove.await.map(|()| false) }).await
     }
 
-    /// As [`Keeper::removing`], for a change that may remove the object; `change` returns whether the
+    /// As `Keeper::removing`, for a change that may remove the object; `change` returns whether the
     /// object still exists.
     pub(crate) async fn thinning(
         &self,

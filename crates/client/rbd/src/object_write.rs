@@ -38,7 +38,7 @@ impl Inner {
         self.change_own(io, extent, before, missing, op).await
     }
 
-    /// As [`Inner::change`], for an image that is not being migrated.
+    /// As `Inner::change`, for an image that is not being migrated.
     pub(crate) async fn change_own(
         &self,
         io: &IoCtx,

@@ -221,7 +221,7 @@ async fn carry_out(inner: &Arc<Inner>, wanted: Wanted, progress: &Progress) -> R
         Wanted::Sparsify { block_bytes } => image.sparsify(block_bytes, told).await,
         Wanted::Metadata { key, value: Some(value) } => image.set_metadata(&key, value).await,
         Wanted::Metadata { key, value: None } => image.remove_metadata(&key).await,
-        // Snapshots of mirrors, and operations allowed on users' snapshots only.
+        // Operations on mirrors' snapshots, and on other kinds where only users' snapshots are allowed.
         _ => Err(Errno::EOPNOTSUPP.into()),
     }
 }

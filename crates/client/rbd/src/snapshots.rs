@@ -28,7 +28,7 @@ impl Image {
         self.create_snapshot_of(name, &SnapKind::User).await
     }
 
-    /// As [`Image::create_snapshot`], for any kind of snapshot.
+    /// As `Image::create_snapshot`, for any kind of snapshot.
     pub(crate) async fn create_snapshot_of(&self, name: &Name, kind: &SnapKind) -> Result<(), Error> {
         let wanted = Wanted::CreateSnapshot { name: name.to_owned(), kind: kind.clone(), flags: 0 };
         match self.has_owner_do(wanted, |_, _| {}).await {
@@ -61,7 +61,7 @@ impl Image {
         self.remove_snapshot_of(name, &SnapKind::User).await
     }
 
-    /// As [`Image::remove_snapshot`], for any kind of snapshot.
+    /// As `Image::remove_snapshot`, for any kind of snapshot.
     pub(crate) async fn remove_snapshot_of(&self, name: &Name, kind: &SnapKind) -> Result<(), Error> {
         let wanted = Wanted::RemoveSnapshot { name: name.to_owned(), kind: kind.clone() };
         if self.has_owner_change(name, wanted).await? {
@@ -112,7 +112,7 @@ impl Image {
         self.rename_snapshot_of(id, to).await
     }
 
-    /// As [`Image::rename_snapshot`], for a snapshot known by its id.
+    /// As `Image::rename_snapshot`, for a snapshot known by its id.
     pub(crate) async fn rename_snapshot_of(&self, id: SnapId, to: &Name) -> Result<(), Error> {
         let _all = self.inner.enter_alone().await?;
         self.inner.refresh().await?;
@@ -157,8 +157,8 @@ impl Image {
     /// each namespace of each pool; clones of version 2 do not need it.
     ///
     /// # Errors
-    /// [`Error::NoSnapshot`]; [`Error::SnapshotBusy`] if it has clones of the first version; EINVAL if it is
-    /// not protected.
+    /// [`Error::NoSnapshot`]; [`Error::SnapshotBusy`] if it has clones of version 1; EINVAL if it is not
+    /// protected.
     pub async fn unprotect_snapshot(&self, name: impl Into<Name>) -> Result<(), Error> {
         let name = &name.into();
         let wanted = Wanted::UnprotectSnapshot { name: name.to_owned(), kind: SnapKind::User };

@@ -57,7 +57,7 @@ pub(crate) struct Tenure {
     lost: watch::Sender<Option<Loss>>,
 }
 
-/// The end of a lock that was not given up.
+/// The loss of a lock that was not released.
 #[derive(Clone)]
 struct Loss {
     /// The client that owns the lock instead.

@@ -64,7 +64,7 @@ pub fn is_users(source: u8) -> bool {
 }
 
 /// Moves an image to the trash that cannot be removed because clones need its snapshots: it is removed
-/// after them.
+/// after the last clone.
 ///
 /// # Errors
 /// As [`put`].

@@ -64,7 +64,8 @@ impl Image {
         Ok(all)
     }
 
-    /// Compares the image's object map with its objects. Returns the objects missing in the map.
+    /// Compares the image's object map with its objects. Returns the numbers of the objects missing in
+    /// the map; if there are any, the map is marked invalid.
     ///
     /// # Errors
     /// [`Error::NoObjectMap`].
@@ -87,8 +88,8 @@ impl Image {
         Ok(missed)
     }
 
-    /// Compares a snapshot's object map with its objects. Returns the objects missing in the map. If
-    /// there are any, or the map is missing or too short, the map is marked invalid.
+    /// Compares a snapshot's object map with its objects. Returns the numbers of the objects missing in
+    /// the map. If there are any, or the map is missing or too short, the map is marked invalid.
     ///
     /// # Errors
     /// [`Error::NoSnapshot`]; [`Error::NoObjectMap`].

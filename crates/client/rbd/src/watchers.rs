@@ -79,7 +79,7 @@ impl Image {
         inner.header_changed().await
     }
 
-    /// Releases a lock that this client took by [`Image::lock_by_hand`].
+    /// Releases a lock that this client took by `Image::lock_by_hand`.
     ///
     /// # Errors
     /// [`Error::NoLock`].

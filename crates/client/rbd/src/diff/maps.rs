@@ -21,7 +21,8 @@ pub(crate) struct Maps(Option<Arc<Known>>);
 struct Known {
     /// The first state's map; `None`: the differences are from nothing.
     from: Option<ObjectMap>,
-    /// The maps after it, the last state's at the end. Without fast-diff, only the last state's.
+    /// The maps after it, the last state's at the end. If the maps do not record changes, only the last
+    /// state's.
     then: Vec<ObjectMap>,
     /// Whether the maps record changes (fast-diff).
     tell_changes: bool,

@@ -284,7 +284,7 @@ impl Image {
     }
 }
 
-/// Stores the state in a header. Headers that do not exist or have no migration return an error.
+/// Stores the state in a header. Returns an error if the header does not exist or has no migration.
 async fn tell_state(io: &IoCtx, header: &Name, state: u8, description: &str) -> Result<(), Error> {
     tell(io, header, "migration_set_state", |w| {
         w.u8(state);

@@ -243,8 +243,8 @@ async fn a_snapshot_of_a_group_that_is_cut_off_can_be_removed() {
     let (_server, io, other) = places().await;
     let (mut incomplete, mut halves) = (0, 0);
     for polls in 1..=POLLS_MAX {
-        // New names: a watch dropped while it was registered does not answer until it times out after 30
-        // s.
+        // New names: a watch dropped during its registration does not answer until it times out after
+        // 30 s.
         let [g, a, b] = ["g", "a", "b"].map(|name| format!("{name}{polls}"));
         make_group_of(&io, &g, [(&io, &a), (&other, &b)], small(loligo_rbd::features::DEFAULT, None)).await;
         let images = [(&io, &*a), (&other, &*b)];

@@ -108,7 +108,7 @@ async fn random_changes(image: &Image, model: &mut Vec<u8>, seed: u64) -> BTreeM
     snaps
 }
 
-/// As [`random_io`], on an image that may have snapshots.
+/// As `random_io`, on an image that may have snapshots.
 async fn more_changes(image: &Image, model: &mut Vec<u8>, snaps: &mut BTreeMap<String, Vec<u8>>, seed: u64) {
     let name = image.name();
     let mut random = fastrand::Rng::with_seed(seed);
