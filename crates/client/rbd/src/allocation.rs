@@ -1,4 +1,4 @@
-//! Which parts of an image have objects.
+//! The parts of an image that have objects.
 
 use loligo_stripe::ObjectNo;
 use loligo_wire::rbd::object_map::NONEXISTENT;
@@ -9,27 +9,28 @@ use crate::image::{Image, Inner};
 use crate::object_map::load;
 use crate::{Error, names};
 
-/// Pieces of objects that are looked at for one answer.
+/// The most pieces of objects checked in one call.
 const LOOKS_MAX: usize = 1 << 16;
 
 /// A part of an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allocation {
-    /// Bytes.
+    /// The length in bytes.
     pub len: u64,
-    /// There may be objects, or the parent's; if not, all of it reads as zeros.
+    /// Whether there may be objects, or data of the parent; if not, the whole part reads as zeros.
     pub exists: bool,
 }
 
 impl Image {
-    /// Which parts of a range have objects, by the object map; neighbours differ. If there is no map that can
-    /// be relied on all may have. The answer may end before the range, but has one part if that has a byte.
+    /// Returns the parts of a range that have objects, according to the object map; adjacent parts
+    /// differ in `exists`. Without a valid map all of the range may have objects. The result may end
+    /// before the range, but has at least one part unless the range is empty.
     ///
     /// # Errors
     /// The object map cannot be read.
     pub async fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, Error> {
         let inner = &self.inner;
-        // The map knows nothing of what is in a cache alone.
+        // The map does not have objects that are only in the cache.
         inner.write_back().await?;
         let view = inner.view.load_full();
         let flags = match inner.snap {
@@ -54,12 +55,12 @@ impl Image {
 impl Inner {
     fn parts(&self, offset: u64, len: u64, stored: Option<&ObjectMap>) -> Vec<Allocation> {
         let layout = self.fixed.layout;
-        // Objects that hold one unit after another are looked at once.
+        // Without striping, objects are contiguous and are checked once.
         let step = if layout.stripe_count() == 1 { layout.object_size() } else { layout.stripe_unit() };
-        // What a clone has no object for its parent may have.
+        // The parent may have data of objects that the clone lacks.
         let is_missing = |number: u64| match stored {
             _ if self.covered(number) > 0 => false,
-            // What a map does not cover is not known.
+            // Objects behind the map's end are unknown.
             Some(map) => number < map.count() && map.get(number) == NONEXISTENT,
             None => self.map.is_missing(number),
         };

@@ -1,22 +1,22 @@
-//! A cache before an image's objects.
+//! A cache above an image's objects.
 //!
-//! | what | when |
+//! | cache | when |
 //! |---|---|
-//! | it is there | while the exclusive lock is ours, or at a snapshot, which nobody changes |
-//! | it is written back | before who must be alone begins: snapshots, resizes, object maps, the lock's way to another client |
-//! | it begins anew, empty | after a resize, a roll-back, or when the lock has come back |
+//! | exists | while this client owns the exclusive lock, or at a snapshot, which never changes |
+//! | is written back | before exclusive access to the gate: snapshots, resizes, object maps, lock release |
+//! | starts again, empty | after a resize or a roll-back, or when the lock was acquired again |
 //!
-//! So nothing is dirty without the lock, and nothing is read that somebody else has changed since. What is
-//! cached is a file of the cache's own for each time that the lock is held: whoever still reads from the last
-//! one fills in that one. If something cannot be written back the lock is not given up; it is lost with the
-//! watch, or by the blocklist, and then nothing is written any more and reads go to the cluster.
+//! Therefore nothing is dirty without the lock, and no cached data is older than another client's
+//! change. Each tenure of the lock has a cache file of its own: a reader that still uses the previous
+//! one fills that one. If a write-back fails, the lock is not released. It is lost with the watch or by
+//! blocklisting; then nothing is written any more, and reads go to the cluster.
 //!
-//! Writing back needs no place at the gate, since who is alone has none of it under way; it enters the object
-//! map and copies up as any other change. Ranges that are cleared, or written over and over, are not taken
-//! in: they are changed in the cluster, and forgotten here before (so that nothing older is written back over
-//! them) and afterwards (so that nobody keeps what he read in between). Such a change goes on to its end by
-//! itself: one that ended in between, when who waits for it is dropped, would have lost what was written
-//! before, or left here what is no more. Whoever comes next waits for it.
+//! The write-back needs no permit of the gate: a task with exclusive access has waited for it. Like any
+//! other change it updates the object map and copies up. Discards and repeated patterns are not cached.
+//! They change the cluster, and the range is dropped from the cache before (so that older data is not
+//! written back over the change) and after (so that data read in between is not kept). Such a change
+//! runs to its end even if its caller is dropped: if it stopped in between, data written before would be
+//! lost, or stale data would stay in the cache. The next operation waits for it.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -37,18 +37,18 @@ use crate::io::done;
 use crate::object_write::Before;
 use crate::room::PARTS_MAX;
 
-/// Held to see whether a read belongs to a stream: not for hits.
+/// Held to detect sequential reads; a cache hit takes it only when it reaches read-ahead data.
 static READ_AHEAD: Class = Class::new("rbd.read_ahead");
-/// Held to note or to take a failure that nobody was told of; a leaf.
+/// Held to store or to take a failure not yet reported; a leaf.
 static UNTOLD: Class = Class::new("rbd.cache.untold");
 
-/// Bytes whose objects are asked for together.
+/// The bytes whose objects are fetched in parallel.
 const PART_BYTES: u64 = 4 << 20;
 
 /// A cache for any number of images.
 pub type ImageCache = Cache<CachedObjects>;
 
-/// The objects of an open image, as a cache asks for them.
+/// The objects of an open image, as the backend of a cache.
 pub struct CachedObjects(Weak<Inner>);
 
 impl Backend for CachedObjects {
@@ -65,7 +65,7 @@ impl Backend for CachedObjects {
         let written = inner.write_object_back(object, &extents).await;
         written.inspect_err(|e| {
             if e.errno() == Errno::EBLOCKLISTED {
-                // Also should the blocklist forget us before the watch knows.
+                // Remembered here, because the blocklist entry may expire before the watch notices.
                 inner.ended.store(e.errno().0, Ordering::Release);
             }
         })
@@ -74,14 +74,15 @@ impl Backend for CachedObjects {
 
 /// An image's cache, if it has one.
 pub(crate) struct Caching {
-    /// Which, and the image itself.
+    /// The cache and the image itself.
     cache: OnceLock<(ImageCache, Weak<Inner>)>,
-    /// What is cached. Put there by who has a place at the gate, taken away by who has all.
+    /// The current cache file. Set by a holder of a permit of the gate, removed by the holder of all
+    /// permits.
     file: ArcSwapOption<File>,
-    /// A failure of a file that is no more, of which nobody was told.
+    /// A failure of an earlier cache file that was not reported yet.
     untold: Mutex<Option<Error>>,
-    /// Nobody waits any more for a change past the cache that may be under way. Who has all places at the
-    /// gate knows that it is not.
+    /// A change past the cache may be in progress although its caller was dropped. The holder of all
+    /// permits of the gate knows that it has ended.
     left: AtomicBool,
 }
 
@@ -102,18 +103,18 @@ impl Default for Caching {
 }
 
 impl Caching {
-    /// Whether a change may be under way for which nobody waits.
+    /// Whether a change may be in progress whose caller was dropped.
     pub(crate) fn is_left(&self) -> bool {
         self.left.load(Ordering::Acquire)
     }
 
-    /// To be called with all places at the gate.
+    /// The caller must hold all permits of the gate.
     pub(crate) fn none_is_left(&self) {
         self.left.store(false, Ordering::Release);
     }
 }
 
-/// Places at the gate that go with a change.
+/// Permits of the gate that a change holds.
 struct Places {
     inner: Arc<Inner>,
     count: usize,
@@ -125,7 +126,7 @@ impl Drop for Places {
     }
 }
 
-/// Waits for a change; if it is dropped nobody does any more.
+/// Waits for a change. If it is dropped, the change is marked as having no caller.
 struct Waiting<'a>(&'a Caching);
 
 impl Drop for Waiting<'_> {
@@ -135,10 +136,11 @@ impl Drop for Waiting<'_> {
 }
 
 impl Image {
-    /// The same image with a cache. Reads are answered from it while the exclusive lock is held: since the
-    /// first change, or [`Image::acquire_lock`]. A write is in it when it is done, and safe after
-    /// [`Image::flush`], [`Image::close`] or some time (in [`WriteThrough`](crate::CacheMode::WriteThrough)
-    /// at once). Before another client gets the lock all is written back.
+    /// Adds a cache to the image. Reads are served from it while this client owns the exclusive lock:
+    /// from the first change or [`Image::acquire_lock`] on. A write is in the cache when its call
+    /// returns, and durable after [`Image::flush`], [`Image::close`] or some time (in
+    /// [`WriteThrough`](crate::CacheMode::WriteThrough) at once). All dirty data is written back before
+    /// another client gets the lock.
     ///
     /// ```no_run
     /// # async fn example(image: loligo_rbd::Image) -> Result<(), loligo_rbd::Error> {
@@ -151,32 +153,32 @@ impl Image {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoCache`]; then the image is closed in the background.
+    /// [`Error::NoCache`]; the image is then closed in the background.
     pub fn cached(self, cache: &ImageCache) -> Result<Self, Error> {
         let inner = &self.inner;
         let is_locked = !inner.is_read_only() && inner.view.load().has(feature::EXCLUSIVE_LOCK);
         if inner.snap.is_none() && !is_locked {
             return Err(Error::NoCache);
         }
-        // A second cache would not know of the first.
+        // A second cache is ignored: it would not know of the first one.
         if inner.caching.cache.set((cache.clone(), Arc::downgrade(inner))).is_ok() && inner.snap.is_some() {
             inner.begin_caching();
         }
         Ok(self)
     }
 
-    /// Whether reads may be answered from a cache, now or later.
+    /// Whether the image has a cache, even if it is not used at present.
     pub fn has_cache(&self) -> bool {
         self.inner.caching.cache.get().is_some()
     }
 
-    /// As what its cache was made, if it has one.
+    /// The options of the image's cache, if it has one.
     pub fn cache_options(&self) -> Option<loligo_cache::Options> {
         self.inner.caching.cache.get().map(|(cache, _)| *cache.options())
     }
 
-    /// Fills `buf` with what is at `offset` if all of it is cached, without waiting for anybody; false
-    /// otherwise, and `buf` holds anything then.
+    /// Fills `buf` with the data at `offset` if all of it is cached, without waiting. Returns `false`
+    /// otherwise; the content of `buf` is then unspecified.
     pub fn read_cached(&self, offset: u64, buf: &mut [u8]) -> bool {
         let inner = &self.inner;
         let is_inside = offset.checked_add(buf.len() as u64).is_some_and(|end| end <= inner.size());
@@ -188,7 +190,7 @@ impl Image {
         file.as_ref().filter(|_| may).is_some_and(|file| file.read_cached(inner, offset, buf))
     }
 
-    /// Has what a cache holds of the objects of a range written back: what was written to it is safe then.
+    /// Writes back all cached objects of a range: data written to the range before is then durable.
     ///
     /// # Errors
     /// As [`Image::flush`].
@@ -205,7 +207,7 @@ impl Image {
 }
 
 impl Inner {
-    /// Has a cache from now on, if there shall be one and nobody changes what is open behind its back.
+    /// Begins to cache, if the image has a cache and nobody else can change the image.
     pub(crate) fn begin_caching(&self) {
         let Some((cache, me)) = self.caching.cache.get() else { return };
         if self.caching.file.load().is_some() {
@@ -216,11 +218,11 @@ impl Inner {
             return;
         }
         let file = Arc::new(File::new(cache, CachedObjects(Weak::clone(me))));
-        // Of two who begin at the same time one does.
+        // Of two concurrent callers one sets its file.
         self.caching.file.compare_and_swap(&None::<Arc<File>>, Some(file));
     }
 
-    /// Writes back what is dirty. Who is alone knows that nothing is, afterwards.
+    /// Writes back dirty data. With exclusive access nothing is dirty afterwards.
     pub(crate) async fn write_back(&self) -> Result<(), Error> {
         match self.caching.file.load_full() {
             Some(file) => Ok(file.cached.write_back().await?),
@@ -228,37 +230,37 @@ impl Inner {
         }
     }
 
-    /// Writes back, and has no cache any more. To be called alone.
+    /// Writes back and ends caching. Needs exclusive access.
     pub(crate) async fn end_caching(&self) -> Result<(), Error> {
         let Some(file) = self.caching.file.load_full() else { return Ok(()) };
         file.cached.write_back().await?;
         self.caching.file.store(None);
-        // All is written back; what is left to tell is what had to be tried again.
+        // All is written back; a remaining failure is one that a later attempt repaired.
         if let Err(e) = file.cached.flush().await {
             self.caching.untold.lock().get_or_insert(e.into());
         }
         Ok(())
     }
 
-    /// Has no cache any more, whatever is dirty in it. To be called alone.
+    /// Ends caching and drops dirty data. Needs exclusive access.
     pub(crate) async fn abandon_cache(&self) {
         if let Some(file) = self.caching.file.swap(None) {
             file.cached.discard_all().await;
         }
     }
 
-    /// Writes back, and tells what could not be, now or earlier.
+    /// Writes back, and reports failures, also earlier ones.
     pub(crate) async fn flush_cache(&self) -> Result<(), Error> {
         let flushed = match self.caching.file.load_full() {
             Some(file) => file.cached.flush().await.map_err(Error::from),
             None => Ok(()),
         };
-        // Looked at last: the lock may have gone, and the file with it, while it was flushed.
+        // Checked last: the lock may be released during the flush, and the file with it.
         self.caching.untold.lock().take().map_or(flushed, Err)
     }
 
-    /// A place for who has the cluster compare: with a cache it must be all, so that nothing newer is in
-    /// that.
+    /// Enters the gate for a compare-and-write. With a cache all permits are taken, so that the cache
+    /// holds no newer data than the cluster.
     pub(crate) async fn enter_to_compare(&self) -> Result<SemaphorePermit<'_>, Error> {
         match self.caching.cache.get() {
             Some(_) => self.enter_alone().await,
@@ -266,8 +268,8 @@ impl Inner {
         }
     }
 
-    /// Carries out a change past the cache with the places that it has, if there is one: to its end, also if
-    /// this is dropped.
+    /// Runs a change past the cache with the caller's permits. With a cache it runs to its end, even if
+    /// this future is dropped.
     pub(crate) async fn to_the_end<T: Send + 'static>(
         self: &Arc<Self>,
         places: SemaphorePermit<'_>,
@@ -289,7 +291,7 @@ impl Inner {
         done.map_err(|_| Errno::ENOTCONN)?
     }
 
-    /// Reads what was written last.
+    /// Reads the newest data, from the cache or the cluster.
     pub(crate) async fn read_newest(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
         if self.caching.is_left() {
             let _all = self.gate.acquire_many(GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
@@ -298,7 +300,7 @@ impl Inner {
         let file = self.caching.file.load_full();
         if file.is_some() && self.snap.is_none() {
             let confirmed = self.confirm_lock().await;
-            // If it is lost, what the cluster has is read.
+            // If the lock is lost, the cluster's data is read.
             if self.check_watch().is_ok() {
                 confirmed?;
             }
@@ -310,7 +312,7 @@ impl Inner {
         }
     }
 
-    /// Writes, if there is a cache. To be called with a place at the gate.
+    /// Writes to the cache, if there is one. The caller must hold a permit of the gate.
     pub(crate) async fn write_to_cache(&self, offset: u64, data: &Bytes) -> Option<Result<(), Error>> {
         let file = &self.caching.file.load_full()?.cached;
         let len = data.len() as u64;
@@ -323,12 +325,12 @@ impl Inner {
         };
         Some(match self.only_object(offset, len) {
             Some(extent) => write(extent).await,
-            // On the heap, so that the futures of small writes are small.
+            // Boxed, so that futures of small writes stay small.
             None => Box::pin(self.room.each(self.fixed.layout.extents(offset, len), write, drop)).await,
         })
     }
 
-    /// Changes something in the cluster that is not taken into the cache.
+    /// Runs a change that is not cached, and drops its range from the cache before and after it.
     pub(crate) async fn past_the_cache(
         &self,
         offset: u64,
@@ -341,7 +343,7 @@ impl Inner {
         changed
     }
 
-    /// Forgets what is cached of a range, also what is dirty.
+    /// Drops a range from the cache, including dirty data.
     pub(crate) async fn forget(&self, offset: u64, len: u64) -> Result<(), Error> {
         let Some(file) = self.caching.file.load_full() else { return Ok(()) };
         for extent in self.fixed.layout.extents(offset, len) {
@@ -369,7 +371,7 @@ impl Inner {
 impl File {
     fn new(cache: &ImageCache, objects: CachedObjects) -> Self {
         static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-        // Nobody else's: what is written back goes by this opening's lock.
+        // A unique id: a write-back depends on the lock of this opening.
         let id = NEXT.fetch_add(1, Ordering::Relaxed).to_le_bytes();
         let ahead = Mutex::new(&READ_AHEAD, ReadAhead::new(cache.options().read_ahead_max));
         Self { cached: cache.open(id, objects), ahead }
@@ -381,14 +383,14 @@ impl File {
             let to = (offset + len).min(from + PART_BYTES);
             let part = &mut read[(from - offset) as usize..(to - offset) as usize];
             if !self.read_cached(inner, from, part) {
-                // On the heap, so that futures are small for those whose bytes are there.
+                // Boxed, so that futures of cache hits stay small.
                 Box::pin(self.read_part(inner, from, part)).await?;
             }
         }
         Ok(read.freeze())
     }
 
-    /// Whether all of it was cached.
+    /// Returns `true` if the whole range was cached.
     fn read_cached(&self, inner: &Inner, offset: u64, buf: &mut [u8]) -> bool {
         let mut reached = false;
         for (object, object_offset, range) in places(inner, offset, buf.len() as u64) {
@@ -410,7 +412,7 @@ impl File {
         self.read_ahead(inner, ahead);
         let extents = inner.fixed.layout.extents(offset, len);
         let fetch = |extent: ObjectExtent| async move {
-            // What fails here fails below again.
+            // A failure here occurs again below.
             let _ = self.cached.fetch(extent.object.0, extent.offset, extent.len).await;
             Ok(())
         };
@@ -430,7 +432,7 @@ impl File {
     }
 }
 
-/// The parts of a range: object, place in it, and which bytes of the range they are.
+/// Splits a range into parts: object, offset in it, and the bytes of the range.
 fn places(
     inner: &Inner,
     offset: u64,

@@ -1,4 +1,4 @@
-//! Calls of class `rbd`.
+//! Calls of the class `rbd`.
 
 use bytes::Bytes;
 use loligo_rados::{Answer, Errno, IoCtx, ReadOp, WriteOp};
@@ -8,14 +8,14 @@ use crate::Error;
 
 pub(crate) const CLASS: &str = "rbd";
 
-/// An input.
+/// Encodes an input.
 pub(crate) fn input(fill: impl FnOnce(&mut Writer)) -> Bytes {
     let mut w = Writer::new();
     fill(&mut w);
     w.into_bytes()
 }
 
-/// Calls a method that reads.
+/// Calls a reading method.
 pub(crate) async fn ask<T: Decode>(
     io: &IoCtx,
     oid: impl Into<Vec<u8>>,
@@ -25,7 +25,7 @@ pub(crate) async fn ask<T: Decode>(
     decoded(method, &io.exec(oid, CLASS, method, &input(fill)).await?)
 }
 
-/// Calls a method that writes.
+/// Calls a writing method.
 pub(crate) async fn tell(
     io: &IoCtx,
     oid: impl Into<Vec<u8>>,
@@ -35,10 +35,10 @@ pub(crate) async fn tell(
     Ok(io.exec_write(oid, CLASS, method, &input(fill)).await?)
 }
 
-/// Names in one answer (`RBD_MAX_KEYS_READ` is 64).
+/// Names in one reply (`RBD_MAX_KEYS_READ` is 64).
 const NAMES_AT_A_TIME: u64 = 1024;
 
-/// All of a list that is answered in parts, in the order of the names. An object that is not there has none.
+/// Reads a whole list page by page, in the order of the names. A missing object yields an empty list.
 pub(crate) async fn listed<T: Decode>(
     io: &IoCtx,
     oid: impl Into<Vec<u8>>,
@@ -52,8 +52,8 @@ pub(crate) async fn listed<T: Decode>(
     }
 }
 
-/// All of a list that is answered in parts: `begin` says behind what a part begins, `follows` whether one
-/// stands behind another.
+/// Reads a whole list page by page. `begin` encodes the item behind which a page begins; `follows`
+/// returns whether an item sorts after another.
 pub(crate) async fn listed_behind<T: Decode>(
     io: &IoCtx,
     oid: impl Into<Vec<u8>>,
@@ -68,7 +68,7 @@ pub(crate) async fn listed_behind<T: Decode>(
             w.u64(NAMES_AT_A_TIME);
         })
         .await?;
-        // An answer that does not go on would come for ever.
+        // A page that does not advance would be repeated forever.
         let goes_on = page.last().is_some_and(|one| all.last().is_none_or(|last| follows(one, last)));
         if !goes_on {
             return Ok(all);
@@ -81,22 +81,22 @@ pub(crate) async fn listed_behind<T: Decode>(
     }
 }
 
-/// A call as a part of a request that reads.
+/// Adds a call to a read operation.
 pub(crate) fn asking(op: ReadOp, method: &str, fill: impl FnOnce(&mut Writer)) -> ReadOp {
     op.exec(CLASS, method, &input(fill))
 }
 
-/// A call as a part of a request that writes.
+/// Adds a call to a write operation.
 pub(crate) fn telling(op: WriteOp, method: &str, fill: impl FnOnce(&mut Writer)) -> WriteOp {
     op.exec(CLASS, method, &input(fill))
 }
 
-/// Reads an output.
+/// Decodes an output.
 pub(crate) fn decoded<T: Decode>(what: &'static str, out: &[u8]) -> Result<T, Error> {
     Reader::new(out).get().map_err(|source| Error::Decode { what, source })
 }
 
-/// The next answer of a request.
+/// Decodes the next answer of an operation.
 pub(crate) fn next<T: Decode>(
     answers: &mut impl Iterator<Item = Answer>,
     what: &'static str,

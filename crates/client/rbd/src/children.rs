@@ -1,7 +1,7 @@
 //! An image's clones.
 //!
-//! Clones of the second version stand in the header of their parent; those of the first in the object
-//! `rbd_children` of the clone's pool and namespace, under their parent's pool, id and snapshot.
+//! Clones of version 2 are listed in the header of their parent. Clones of version 1 are listed in the
+//! object `rbd_children` of the clone's pool and namespace, by their parent's pool, id and snapshot.
 
 use std::collections::BTreeSet;
 
@@ -27,13 +27,13 @@ pub struct Child {
     pub name: Name,
     /// Its id.
     pub id: String,
-    /// Whether it lies in the trash.
+    /// Whether it is in the trash.
     pub in_trash: bool,
 }
 
 impl Image {
-    /// The clones of a snapshot; `None`: of all snapshots, also of those in the trash. Those of the first
-    /// version are looked for in each namespace of each pool.
+    /// Returns the clones of a snapshot; `None`: of all snapshots, including those in the trash. Clones
+    /// of version 1 are searched for in each namespace of each pool.
     ///
     /// # Errors
     /// [`Error::NoSnapshot`]; a pool cannot be read.
@@ -62,7 +62,7 @@ impl Image {
     }
 }
 
-/// `None` if it is gone meanwhile, or was left behind by somebody who did not end what he began.
+/// Returns `None` if the clone was removed meanwhile, or its creation was not completed.
 async fn named(inner: &Inner, spec: ChildSpec) -> Result<Option<Child>, Error> {
     let io = inner.io.rados().ioctx_by_id(PoolId(spec.pool)).with_namespace(spec.nspace.clone());
     match name_of(&io, &spec.image).await {
@@ -74,7 +74,7 @@ async fn named(inner: &Inner, spec: ChildSpec) -> Result<Option<Child>, Error> {
     }
 }
 
-/// An entry of `rbd_children`.
+/// Encodes an entry of `rbd_children`.
 pub(crate) fn put_old_clone(w: &mut Writer, parent: &ParentSpec, id: &str) {
     w.i64(parent.pool);
     w.put(&parent.image);
@@ -83,7 +83,7 @@ pub(crate) fn put_old_clone(w: &mut Writer, parent: &ParentSpec, id: &str) {
 }
 
 impl Inner {
-    /// The clone that this is, as its parent knows it.
+    /// This clone's entry in its parent's list.
     pub(crate) fn child_spec(&self) -> ChildSpec {
         let nspace = Name::from(self.io.namespace());
         ChildSpec { pool: self.io.pool().0, image: self.id.clone(), nspace }
@@ -96,15 +96,15 @@ impl Inner {
         }
     }
 
-    /// A snapshot's clones of the first version, in any namespace of any pool.
+    /// A snapshot's clones of version 1, in any namespace of any pool.
     pub(crate) async fn old_clones(&self, snap: SnapId) -> Result<Vec<ChildSpec>, Error> {
         let mut all = Vec::new();
         for (pool, _) in self.io.rados().pools() {
             let io = self.io.rados().ioctx_by_id(pool);
             let namespaces = match namespaces::list(&io).await {
-                // An OSD without the class knows no clones.
+                // An OSD without the class has no clones.
                 Err(e) if e.errno() == Errno::EOPNOTSUPP => continue,
-                // A user of another pool may ask here for clones, and for nothing else.
+                // A user with access to another pool may list clones there, and nothing else.
                 Err(e) if e.errno() == Errno::EPERM => Vec::new(),
                 namespaces => namespaces?,
             };
@@ -139,8 +139,8 @@ impl Inner {
         }
     }
 
-    /// Strikes the image out of its parent's clones. Done again it does nothing; nor does it for what is no
-    /// clone.
+    /// Removes the image from its parent's list of clones. Repeated calls, and calls for an image that
+    /// is not a clone, do nothing.
     pub(crate) async fn detach_child(&self) -> Result<(), Error> {
         let view = self.view.load_full();
         let Some(parent) = &view.parent else { return Ok(()) };
@@ -157,14 +157,14 @@ impl Inner {
             })
             .await,
         )?;
-        // The image is no clone any more, whatever becomes of the snapshot; another attempt is for who
-        // removes it by hand.
+        // The image is no clone any more, even if the snapshot's removal fails; a user can then remove
+        // the snapshot.
         let _ = Box::pin(clear_snapshot(&io, &header, parent)).await;
         Ok(())
     }
 }
 
-/// Removes a parent's snapshot that was kept for its clones only, of which the last is gone.
+/// Removes a parent's snapshot that was kept only for its clones, after the last of them is gone.
 async fn clear_snapshot(io: &IoCtx, header: &Name, parent: &ParentSpec) -> Result<(), Error> {
     let snap: SnapInfo = ask(io, header, "snapshot_get", |w| w.u64(parent.snap.0)).await?;
     if !matches!(snap.kind, SnapKind::Trash { .. }) || snap.children > 0 {
@@ -175,6 +175,6 @@ async fn clear_snapshot(io: &IoCtx, header: &Name, parent: &ParentSpec) -> Resul
     let removed = image.remove_trashed_snapshot(parent.snap).await;
     image.close().await?;
     removed?;
-    // One that has snapshots left stays.
+    // An image with remaining snapshots stays.
     trash::remove_parent(io, &parent.image).await
 }

@@ -1,4 +1,4 @@
-//! Making clones.
+//! Creation of clones.
 
 use loligo_rados::{Errno, IoCtx, PoolId};
 use loligo_wire::Encode as _;
@@ -11,39 +11,40 @@ use crate::image::{At, Image, Inner, Mode, Which};
 use crate::images::{CREATABLE, NewImage, make, remove};
 use crate::{Error, features, header, metadata, names};
 
-/// Releases, as maps number them: the first whose clients know clones of the second version.
+/// The number of the first release whose clients support clones of version 2.
 const MIMIC: u8 = 13;
 
-/// A new clone. What is not said is the parent's.
+/// The properties of a new clone. Unset ones are the parent's.
 #[derive(Clone, Debug, Default)]
 pub struct NewClone {
-    /// Of an object's size, to the base 2: 12 to 25.
+    /// The base-2 logarithm of the object size: 12 to 25.
     pub order: Option<u8>,
-    /// `RBD_FEATURE_*`; layering must be among them. Of the parent's those that cannot be given here are left
-    /// out.
+    /// `RBD_FEATURE_*`; layering must be among them. If unset, the parent's features, without those that
+    /// cannot be given to a new image.
     pub features: Option<u64>,
     /// Stripe unit in bytes, and stripe count.
     pub striping: Option<(u64, u64)>,
-    /// The pool of its data; not the parent's, if that is another one.
+    /// The data pool. If unset, the clone's pool; the parent's data pool is not inherited.
     pub data_pool: Option<PoolId>,
-    /// Whether the pool of its data is taken to support images without a look
+    /// Whether to skip the check that the data pool supports images
     /// ([`pools::validate`](crate::pools::validate)).
     pub pool_unchecked: bool,
-    /// Which version of clones.
+    /// The version of clones.
     pub format: CloneFormat,
 }
 
-/// How parent and clone know of each other (`rbd_default_clone_format`).
+/// How parent and clone are linked (`rbd_default_clone_format`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CloneFormat {
-    /// The second version, if the cluster allows no clients of before release 13 (`ceph osd
-    /// set-require-min-compat-client mimic`); else the first.
+    /// Version 2 if the cluster refuses clients older than release 13 (`ceph osd
+    /// set-require-min-compat-client mimic`), otherwise version 1.
     #[default]
     Auto,
-    /// A list in the clone's pool; the snapshot must be protected, and in the clone's namespace.
+    /// The link is in an object of the clone's pool. The snapshot must be protected, and in the clone's
+    /// namespace.
     First,
-    /// A list in the parent's header; the snapshot needs no protection, and may be removed before its clones
-    /// are.
+    /// The link is in the parent's header. The snapshot needs no protection, and may be removed before
+    /// its clones.
     Second,
 }
 
@@ -57,11 +58,12 @@ impl CloneFormat {
     }
 }
 
-/// Makes the image `name` of a snapshot: it has what the snapshot has until that is overwritten.
+/// Creates the image `name` as a clone of a snapshot. It has the snapshot's data until that is
+/// overwritten.
 ///
 /// # Errors
-/// [`Error::NoImage`]; [`Error::NoSnapshot`]; [`Error::Unprotected`]; [`Error::Features`] if the parent or
-/// the clone shall not have layering; as [`create`](crate::create()).
+/// [`Error::NoImage`]; [`Error::NoSnapshot`]; [`Error::Unprotected`]; [`Error::Features`] if the parent
+/// or the clone lacks layering; as [`create`](crate::create()).
 pub async fn clone(
     parent_io: &IoCtx,
     parent: impl Into<Name>,
@@ -99,14 +101,14 @@ pub async fn clone(
     let id = make(io, name, image).await?;
     let attached = attach(&parent, snapshot, io, &id, is_first).await;
     if attached.is_err() {
-        // As far as it goes: the first failure is the one to tell.
+        // Best effort; the first failure is returned.
         let _ = remove(io, name, |_, _| {}).await;
     }
     attached
 }
 
-/// Makes parent and clone know each other, first the clone its parent: then it can be removed by whoever
-/// finds it.
+/// Links parent and clone. The clone's link to its parent comes first, so that an incomplete clone can
+/// be removed completely.
 async fn attach(parent: &Inner, snapshot: &Name, io: &IoCtx, id: &str, is_first: bool) -> Result<(), Error> {
     let snap = parent.view.load().snapshot(snapshot)?.info.clone();
     let nspace = Name::from(parent.io.namespace());
@@ -120,7 +122,8 @@ async fn attach(parent: &Inner, snapshot: &Name, io: &IoCtx, id: &str, is_first:
     .await?;
     if is_first {
         tell(io, names::CHILDREN, "add_child", |w| put_old_clone(w, &spec, id)).await?;
-        // Who takes the protection away does so first and looks for clones afterwards.
+        // To unprotect a snapshot, a client first removes the protection and then looks for clones:
+        // check again.
         let (_, now) = header::load(&parent.io, &parent.header, parent.fixed.format).await?;
         if !now.snapshot(snapshot)?.protected {
             return Err(Error::Unprotected(snapshot.to_owned()));

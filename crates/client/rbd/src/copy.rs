@@ -1,4 +1,4 @@
-//! Copying an image's data into a new image.
+//! Copies of an image's data.
 
 use bytes::Bytes;
 use futures_util::TryStreamExt as _;
@@ -13,27 +13,28 @@ use crate::images::{CREATABLE, NewImage, create, remove};
 use crate::sparse::nonzero_runs;
 use crate::{Error, metadata};
 
-/// Bytes that are read at once at most.
+/// The most bytes of one read.
 pub(crate) const CHUNK: u64 = 4 << 20;
 
-/// Reads and writes under way (`rbd_concurrent_management_ops`).
+/// Reads and writes in flight (`rbd_concurrent_management_ops`).
 pub(crate) const AT_ONCE: usize = 10;
 
-/// A copy's shape. What is not said is the source's.
+/// The properties of a copy. Unset ones are the source's.
 #[derive(Clone, Debug)]
 pub struct NewCopy {
-    /// Of an object's size, to the base 2: 12 to 25.
+    /// The base-2 logarithm of the object size: 12 to 25.
     pub order: Option<u8>,
-    /// `RBD_FEATURE_*`; of the source's those that cannot be given here are left out.
+    /// `RBD_FEATURE_*`. If unset, the source's features, without those that cannot be given to a new
+    /// image.
     pub features: Option<u64>,
     /// Stripe unit in bytes, and stripe count.
     pub striping: Option<(u64, u64)>,
-    /// The pool of its data; not the source's, if that is another one.
+    /// The data pool. If unset, the copy's pool; the source's data pool is not inherited.
     pub data_pool: Option<PoolId>,
-    /// Whether the pool of its data is taken to support images without a look
+    /// Whether to skip the check that the data pool supports images
     /// ([`pools::validate`](crate::pools::validate)).
     pub pool_unchecked: bool,
-    /// Blocks of so many bytes that are all zeros are not written (`--sparse-size`).
+    /// Blocks of this many bytes that are all zeros are not written (`--sparse-size`).
     pub sparse_bytes: usize,
 }
 
@@ -51,9 +52,9 @@ impl Default for NewCopy {
 }
 
 impl Image {
-    /// Makes an image that has the data of what is open, the image or a snapshot, its parent's among them,
-    /// and the image's metadata, but no snapshots; tells how many bytes of how many are done. If it fails
-    /// what was made is removed again.
+    /// Creates a copy with the data of the open image or snapshot, including the parent's, and the
+    /// image's metadata, without snapshots. `progress` gets the number of bytes done, and of all bytes.
+    /// A failure removes the incomplete copy.
     ///
     /// ```no_run
     /// # async fn example(image: loligo_rbd::Image, pool: loligo_rados::IoCtx) -> Result<(), loligo_rbd::Error> {
@@ -62,7 +63,7 @@ impl Image {
     /// ```
     ///
     /// # Errors
-    /// As [`create`](crate::create()); it cannot be read or written to.
+    /// As [`create`](crate::create()); errors of reads and writes.
     pub async fn copy(
         &self,
         io: &IoCtx,
@@ -81,7 +82,7 @@ impl Image {
         };
         let copied = copied.await;
         if copied.is_err() {
-            // As far as it goes: the first failure is the one to tell.
+            // Best effort; the first failure is returned.
             let _ = remove(io, name, |_, _| {}).await;
         }
         copied
@@ -89,7 +90,7 @@ impl Image {
 
     pub(crate) fn like(&self, new: &NewCopy) -> NewImage {
         let layout = self.layout();
-        // One object after the other is no striping that a copy with other objects would have to keep.
+        // An image without striping imposes none on a copy with a different object size.
         let is_plain = layout.stripe_count() == 1 && layout.stripe_unit() == layout.object_size();
         let striping = (!is_plain).then(|| (layout.stripe_unit(), layout.stripe_count()));
         NewImage {
@@ -131,7 +132,7 @@ impl Image {
         Ok(())
     }
 
-    /// Writes what is not zeros, where there was nothing.
+    /// Writes data that is not zeros to an empty range.
     async fn write_sparsely(&self, offset: u64, data: &Bytes, sparse_bytes: usize) -> Result<(), Error> {
         for run in nonzero_runs(data, sparse_bytes) {
             self.write(offset + run.start as u64, data.slice(run)).await?;
@@ -140,7 +141,7 @@ impl Image {
     }
 }
 
-/// A change in pieces of at most so many bytes.
+/// Splits a change into pieces of at most `max` bytes.
 pub(crate) fn chunks(
     change: Change,
     max: u64,

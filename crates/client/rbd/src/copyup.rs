@@ -1,20 +1,20 @@
-//! Copy-up: before a clone changes a part of an object that it does not have yet, the object gets what the
-//! parent has of it.
+//! Copy-up: before a clone changes a part of an object that it does not have yet, the parent's data is
+//! copied into the object.
 //!
-//! A change of an object that the parent may have something of is a request that fails if there is no such
-//! object, unless the object map has said that there is none: that need not be tried. Then the parent is
-//! read, and copy and change leave as one request. The method `copyup` does nothing if there is an object:
-//! whoever else copied up meanwhile was right too.
+//! If the parent may have data of an object, a change is first sent with the condition that the object
+//! exists. This attempt is skipped if the object map marked the object NONEXISTENT. If the object does
+//! not exist, the parent is read, and copy and change are sent as one request. The method `copyup` does
+//! nothing if the object exists, so concurrent copy-ups are harmless.
 //!
-//! If there are snapshots, they are two requests, sent one behind the other without waiting: the copy goes
-//! without a snapshot context, so it is as old as the image, and the change keeps it for all snapshots, whose
-//! object maps have been told before. (Flattening with the feature deep-flatten relies on that: what the
-//! image has an object for, its snapshots need no parent for.) So are they if the change looks at what is
-//! there: what a request looks at is what was there before it. Zeros are not copied: the image gets an empty
-//! object, its snapshots none. Facts: `librbd/io/CopyupRequest.cc`, `librbd/io/ObjectRequest.cc`,
-//! `cls/rbd/cls_rbd.cc`.
+//! If there are snapshots, copy and change are two requests, sent back to back without waiting. The copy
+//! has no snapshot context, so that it is as old as the image; the change then preserves it for all
+//! snapshots. The snapshots' object maps are updated before. (Flattening with the feature deep-flatten
+//! relies on this: for an object that the image has, its snapshots do not need the parent.) Copy and
+//! change are also two requests if the change compares data, because a request compares the state before
+//! it. Zeros are not copied: the image gets an empty object, its snapshots none. Facts:
+//! `librbd/io/CopyupRequest.cc`, `librbd/io/ObjectRequest.cc`, `cls/rbd/cls_rbd.cc`.
 //!
-//! Whoever is dropped in between leaves an object that is the parent's, one that is changed, or none.
+//! If the task is dropped in between, the object has the parent's data, is changed, or does not exist.
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -33,21 +33,21 @@ use crate::resize::REMOVALS;
 use crate::turns::Turn;
 use crate::{call, names};
 
-/// Times that a change is tried again since the object is still missing. One is enough, unless a clone
-/// without exclusive lock is resized or flattened meanwhile.
+/// The most attempts of a change whose object is still missing. One is enough, unless a clone without
+/// exclusive lock is resized or flattened meanwhile.
 const ATTEMPTS: u32 = 8;
 
-/// Maps of snapshots that are told of one object at the same time: many objects may be copied up at once.
+/// The most snapshots' maps updated in parallel for one object; many objects may be copied up at once.
 const MAPS_AT_ONCE: usize = 4;
 
-/// What the parent has of an object, up to the last byte that is not zero, and the turn to copy it up.
+/// The parent's data of an object, up to the last byte that is not zero, and the turn to copy it up.
 struct Copy<'a> {
     data: Bytes,
     _turn: Turn<'a>,
 }
 
 impl Inner {
-    /// Changes an object of which the parent may have something.
+    /// Changes an object of which the parent may have data.
     pub(crate) async fn change_covered(
         &self,
         io: &IoCtx,
@@ -98,7 +98,7 @@ impl Inner {
         }
         let guarded = op(WriteOp::new().assert_exists());
         let copying = if is_empty { io } else { &self.data };
-        // Of one client's requests for one object the first is the first.
+        // The OSD executes one client's requests for an object in order.
         let (copied, changed) = futures_util::join!(
             copying.operate(oid.as_str(), first),
             io.execute(oid.as_str(), guarded, WriteOptions::default()),
@@ -107,8 +107,8 @@ impl Inner {
         Ok(changed?)
     }
 
-    /// Gives the image an object of its own if only the parent has one, so that the parent is not needed for
-    /// it any more. To be called with a place among those who change data.
+    /// Copies an object up if only the parent has it, so that the parent is not needed for it any more.
+    /// The caller must hold a permit of the gate.
     pub(crate) async fn take_over(&self, number: u64) -> Result<(), Error> {
         if self.covered(number) == 0 || self.has_object(number).await? {
             return Ok(());
@@ -118,7 +118,7 @@ impl Inner {
             return Ok(());
         };
         let snaps = self.snapshots_over(number);
-        // What the oldest snapshot has already has not changed since the newest one.
+        // The oldest snapshot has the same data, so it is unchanged since the newest one.
         let clean = !snaps.is_empty() && self.view.load().has(feature::FAST_DIFF);
         self.map.copying(number, if clean { EXISTS_CLEAN } else { EXISTS }).await?;
         if self.view.load().has(feature::OBJECT_MAP) {
@@ -128,8 +128,8 @@ impl Inner {
         Ok(self.data.operate(self.fixed.object(number), op).await?)
     }
 
-    /// The map is believed if it says that there is none only: whoever was dropped in between has left it too
-    /// much.
+    /// Only the mark NONEXISTENT is trusted: a dropped change may have left an object marked EXISTS that
+    /// does not exist.
     async fn has_object(&self, number: u64) -> Result<bool, Error> {
         if self.map.is_missing(number) {
             return Ok(false);
@@ -140,7 +140,7 @@ impl Inner {
         }
     }
 
-    /// Waits for the turn to copy an object up; `None` if somebody else has just done it.
+    /// Waits for the turn to copy an object up. Returns `None` if another task has just done it.
     async fn copy_of(&self, number: u64) -> Result<Option<Copy<'_>>, Error> {
         let Some(turn) = self.copies.turn(number).await else { return Ok(None) };
         let extent = ObjectExtent { object: ObjectNo(number), offset: 0, len: self.covered(number) };
@@ -149,8 +149,8 @@ impl Inner {
         Ok(Some(Copy { data: data.slice(..used), _turn: turn }))
     }
 
-    /// Has the maps of snapshots say that there is an object. The oldest one has it anew, the others as it
-    /// was.
+    /// Marks an object in the maps of snapshots: EXISTS in the oldest one's, EXISTS_CLEAN in the others'
+    /// (with fast-diff).
     async fn tell_snapshots(&self, number: u64, snaps: &[(SnapId, u64)]) -> Result<(), Error> {
         let is_clean = self.view.load().has(feature::FAST_DIFF);
         let mut told = Vec::with_capacity(snaps.len());
@@ -171,7 +171,7 @@ impl Inner {
             w.put(&None::<u8>);
         });
         match self.io.operate(names::object_map(&self.id, Some(snap.0)), op).await {
-            // A map that is lost, too short or damaged is no map.
+            // A map that is missing, too short or damaged is marked invalid.
             Err(e) if [Errno::ENOENT, Errno::EINVAL, Errno::ERANGE, ESTALE].contains(&e.errno()) => {
                 self.set_flags(OBJECT_MAP_INVALID, OBJECT_MAP_INVALID, snap).await
             }
@@ -179,8 +179,7 @@ impl Inner {
         }
     }
 
-    /// Gives the image objects of its own for what its snapshots would lose if the parent were not asked
-    /// behind `size` any more.
+    /// Copies up the objects that snapshots would lose if the parent's overlap were reduced to `size`.
     pub(crate) async fn keep_for_snapshots(&self, size: u64) -> Result<(), Error> {
         let (overlap, layout) = (self.overlap(), self.fixed.layout);
         if overlap <= size || !self.has_snapshots() {

@@ -1,7 +1,7 @@
-//! Copies with all that was: an image's snapshots, and its parent.
+//! Copies of an image with its snapshots and its parent.
 //!
-//! State after state, oldest first, the copy gets the size and the bytes of the snapshot, then a snapshot of
-//! its own. Facts: `librbd/DeepCopyRequest.cc`.
+//! States are copied oldest first: the copy gets the size and the data of the source's snapshot, then a
+//! snapshot of its own. Facts: `librbd/DeepCopyRequest.cc`.
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
@@ -23,26 +23,26 @@ use crate::{Error, Shrink, metadata};
 /// Whether a copy of a clone is a clone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ancestry {
-    /// Of the same parent.
+    /// A clone of the same parent.
     Kept,
-    /// It has what it needs of the parent itself.
+    /// Not a clone: the parent's data is copied.
     Flattened,
 }
 
-/// What an image was at a snapshot, or is.
+/// A state of the source: a snapshot, or its head.
 struct State {
-    /// `None`: what is open, which is no snapshot.
+    /// `None`: the open image, which is not a snapshot.
     snapshot: Option<Name>,
     size: u64,
-    /// Bytes that the parent may have; `None`: none.
+    /// The first bytes that the parent may have; `None`: it needs no parent.
     overlap: Option<u64>,
     protected: bool,
 }
 
 impl Image {
-    /// Makes an image that has the data of what is open, all snapshots up to it that users have made, the
-    /// metadata and the parent; tells how many bytes of how many are done. If it fails what was made is
-    /// removed again.
+    /// Creates a copy with the data of the open image or snapshot, all users' snapshots up to it, the
+    /// metadata and the parent. `progress` gets the number of bytes done, and of all bytes. A failure
+    /// removes the incomplete copy.
     ///
     /// ```no_run
     /// # async fn example(image: loligo_rbd::Image, pool: loligo_rados::IoCtx) -> Result<(), loligo_rbd::Error> {
@@ -53,9 +53,9 @@ impl Image {
     /// ```
     ///
     /// # Errors
-    /// As [`create`](crate::create()) and [`clone`](crate::clone()); [`Error::NoSnapshot`] too if the
-    /// parent's snapshot was removed and is only kept for the clones that it has: then a copy must be
-    /// [flattened](Ancestry::Flattened). It cannot be read or written to.
+    /// As [`create`](crate::create()) and [`clone`](crate::clone()); [`Error::NoSnapshot`] also if the
+    /// parent's snapshot was removed and is kept only for its existing clones: the copy must then be
+    /// [flattened](Ancestry::Flattened). Errors of reads and writes.
     pub async fn deep_copy(
         &self,
         io: &IoCtx,
@@ -86,7 +86,7 @@ impl Image {
         };
         let copied = copied.await;
         if copied.is_err() {
-            // As far as it goes: the first failure is the one to tell.
+            // Best effort; the first failure is returned.
             let _ = remove_with_snapshots(io, name).await;
         }
         copied
@@ -113,7 +113,7 @@ impl Image {
         states
     }
 
-    /// Makes a clone of the same parent.
+    /// Creates a clone of the same parent.
     async fn sibling(&self, io: &IoCtx, name: &Name, new: &NewCopy) -> Result<(), Error> {
         let view = self.view();
         let spec = view.parent.as_ref().ok_or(Error::NoParent)?;
@@ -123,7 +123,7 @@ impl Image {
         let (parent_name, _) = crate::parent::name_of(&parent_io, &spec.image).await?;
         let snapshot = match parent.view().snapshot_by_id(spec.snap).map(|snap| snap.info.clone()) {
             Some(SnapInfo { kind: SnapKind::Trash { name, .. }, .. }) => {
-                // It is kept for the clones that it has, and gets no more.
+                // The snapshot is kept for its existing clones, and cannot get new ones.
                 return Err(Error::NoSnapshot(format!("{parent_name}@{name}").into()));
             }
             Some(SnapInfo { name, .. }) => name,
@@ -150,7 +150,7 @@ impl Image {
         sparse_bytes: usize,
         mut progress: impl FnMut(u64, u64),
     ) -> Result<(), Error> {
-        // A clone has its parent's.
+        // Removes metadata that the clone got from its parent.
         for key in metadata::load(&copy.inner.io, &copy.inner.header).await?.keys() {
             copy.remove_metadata(key).await?;
         }
@@ -183,7 +183,7 @@ impl Image {
         Ok(())
     }
 
-    /// Gives a copy the size of a state, and no more of the parent than that has.
+    /// Resizes a copy to a state's size, and reduces its overlap to the state's.
     async fn become_like(&self, state: &State, is_clone: bool) -> Result<(), Error> {
         if is_clone && self.view().overlap.is_some() {
             match state.overlap {
@@ -197,7 +197,7 @@ impl Image {
         if self.size() == state.size { Ok(()) } else { self.resize(state.size, Shrink::Allowed).await }
     }
 
-    /// Copies what differs from the state before.
+    /// Copies the differences from the previous state.
     async fn copy_changes(&self, copy: &Self, how: Fill<'_>, mut told: impl FnMut(u64)) -> Result<(), Error> {
         let changes = match how.is_first && how.is_clone {
             true => self.own_parts().left_stream(),
@@ -222,7 +222,7 @@ impl Image {
         Ok(())
     }
 
-    /// Writes data; blocks of zeros are given back, if there may have been something.
+    /// Writes data, and discards blocks of zeros unless the copy is still empty there.
     async fn put(&self, offset: u64, data: &Bytes, how: Fill<'_>) -> Result<(), Error> {
         let is_fresh = how.is_first && !how.is_clone;
         let mut at = 0;
@@ -239,7 +239,7 @@ impl Image {
         Ok(())
     }
 
-    /// What a clone has objects of its own for.
+    /// The parts of a clone for which it has objects of its own.
     fn own_parts(&self) -> impl stream::Stream<Item = Result<Change, Error>> + Send + Unpin + '_ {
         let inner = &*self.inner;
         let (layout, size) = (inner.fixed.layout, inner.size());
@@ -256,10 +256,10 @@ impl Image {
     }
 }
 
-/// How a state is copied.
+/// How to copy a state.
 #[derive(Clone, Copy)]
 struct Fill<'a> {
-    /// The snapshot before it.
+    /// The previous snapshot.
     from: Option<&'a Name>,
     sparse_bytes: usize,
     is_first: bool,

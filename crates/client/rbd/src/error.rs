@@ -1,187 +1,188 @@
-//! What can go wrong with an image.
+//! Errors of operations on images.
 
 use std::sync::Arc;
 
 use loligo_rados::Errno;
 use loligo_wire::{DecodeError, Name};
 
-/// Why work on an image failed.
+/// Why an operation on an image failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The cluster's answer, or none.
+    /// An error reply of the cluster, or no reply.
     #[error(transparent)]
     Rados(#[from] loligo_rados::Error),
-    /// There is no such image.
+    /// The image does not exist.
     #[error("no image '{0}'")]
     NoImage(Name),
-    /// There is one of that name.
+    /// An image of that name exists.
     #[error("there is an image '{0}' already")]
     ImageExists(Name),
     /// The image has no such snapshot.
     #[error("no snapshot '{0}'")]
     NoSnapshot(Name),
-    /// A difference is to an older snapshot.
+    /// The start of a difference must not be newer than its end.
     #[error("the snapshot to compare with is newer")]
     LaterSnapshot,
-    /// It has one of that name.
+    /// The image has a snapshot of that name.
     #[error("there is a snapshot '{0}' already")]
     SnapshotExists(Name),
-    /// Clones need it, or it is protected.
+    /// The snapshot has clones, or is protected.
     #[error("snapshot '{0}' is protected or has clones")]
     SnapshotBusy(Name),
-    /// The image can be used only by who knows more than is known here.
+    /// The image needs features that this crate does not support.
     #[error("features that are not supported here: {0}")]
     Features(String),
-    /// The image is of the first format.
+    /// The image is of format 1.
     #[error("images of format 1 cannot {what}; copy it: a copy is of format 2")]
     OldFormat {
-        /// What it cannot.
+        /// The operation that format 1 does not support.
         what: &'static str,
-        /// The errno that librbd gives.
+        /// The errno that librbd returns.
         errno: Errno,
     },
-    /// The image is being migrated, and something has to wait for that.
+    /// The operation has to wait for the end of a migration.
     #[error("the image is being migrated: {0}")]
     Migrating(&'static str),
-    /// The image is being migrated to another place.
+    /// The image is the source of a migration; its destination is used in its place.
     #[error("the image is read-only: it is being migrated to '{0}', which is to be used in its place")]
     MigratingAway(Name),
-    /// The image is in no migration.
+    /// The image is not being migrated.
     #[error("the image is not being migrated (rbd migration prepare)")]
     NotMigrating,
-    /// A migration is not where it would have to be for what is wanted.
+    /// The migration's state does not allow the operation.
     #[error("the migration is {state}, and would have to be {wanted}")]
     MigrationState {
-        /// What it is.
+        /// The state.
         state: &'static str,
-        /// What it would have to be.
+        /// The state that the operation needs.
         wanted: &'static str,
     },
-    /// Snapshots that no migration takes along.
+    /// The image has snapshots that cannot be migrated.
     #[error("the image has snapshots that cannot be migrated: {0}")]
     MigrationSnapshots(&'static str),
-    /// The image is the copy of a primary image, which only its mirror may change.
+    /// The image is a non-primary copy, which only its mirror may change.
     #[error("the image is read-only: it is not primary (promote it: rbd mirror image promote)")]
     NonPrimary,
-    /// An image that only its mirror may remove.
+    /// A non-primary image can be removed only by its mirror.
     #[error("the image is mirrored and not primary: it goes when the primary one does")]
     RemovesNonPrimary,
-    /// Since the image was opened for writing it has got features that are not supported here.
+    /// Since the image was opened for writing it got features that this crate does not support.
     #[error("the image has become read-only: it has features now that are not supported here: {0}")]
     Frozen(String),
     /// Features that cannot be switched on or off now.
     #[error("{features} {why}")]
     Switch {
-        /// Which.
+        /// The features.
         features: String,
-        /// Why not.
+        /// The reason.
         why: &'static str,
     },
-    /// A clone of a clone of a clone, and so on.
+    /// The chain of clones is too long.
     #[error("the image has more than {0} ancestors")]
     Ancestors(u32),
-    /// The image is no clone.
+    /// The image is not a clone.
     #[error("the image has no parent")]
     NoParent,
-    /// A clone of the first version needs a protected snapshot in its own namespace.
+    /// A clone of version 1 needs a protected snapshot in its own namespace.
     #[error(
         "snapshot '{0}' must be protected, and in the clone's namespace, for a clone of the first version"
     )]
     Unprotected(Name),
-    /// A pool that can have no images, or no data of images.
+    /// The pool cannot store images, or their data.
     #[error("the pool does not support images: {0}")]
     UnfitPool(&'static str),
-    /// Numbers that are no layout.
+    /// The numbers are not a valid layout.
     #[error(
         "objects of 2^{order} bytes, stripe unit {stripe_unit}, stripe count {stripe_count} are no layout of an image"
     )]
     Layout {
-        /// Of an object's size, to the base 2.
+        /// The base-2 logarithm of the object size.
         order: u8,
-        /// Bytes.
+        /// The stripe unit in bytes.
         stripe_unit: u64,
-        /// Objects.
+        /// The stripe count in objects.
         stripe_count: u64,
     },
     /// The image was opened for reading, or at a snapshot.
     #[error("the image is open for reading only")]
     ReadOnly,
-    /// The range lies outside of the image.
+    /// The range exceeds the image, or the limit of one I/O.
     #[error("bytes {offset} to {end} are not within the image of {size}")]
     Range {
         /// The first byte.
         offset: u64,
-        /// The first byte behind.
+        /// The first byte behind the range.
         end: u64,
-        /// Bytes of the image.
+        /// The image's size in bytes.
         size: u64,
     },
-    /// What must lie in one object's stripe unit does not, or a length is no multiple of a pattern's.
+    /// The range must lie in one stripe unit and does not, or a length is not a multiple of the
+    /// pattern's length.
     #[error("bytes {offset} to {end} cannot be changed at once")]
     Indivisible {
         /// The first byte.
         offset: u64,
-        /// The first byte behind.
+        /// The first byte behind the range.
         end: u64,
     },
-    /// Blocks in which nobody can look for zeros.
+    /// Not a valid block size to look for zeros.
     #[error("{block_bytes} is no power of two from 4096 to {object_bytes}, an object's size")]
     Block {
-        /// Bytes of a block.
+        /// The block size in bytes.
         block_bytes: u64,
-        /// Bytes of an object.
+        /// The object size in bytes.
         object_bytes: u64,
     },
-    /// The image is smaller than it was compared with: it would lose data.
+    /// The image would shrink and lose data, and the caller did not allow it.
     #[error("the image would shrink from {from} to {to} bytes, and that was not allowed")]
     WouldShrink {
-        /// Bytes now.
+        /// The current size in bytes.
         from: u64,
-        /// Bytes wanted.
+        /// The requested size in bytes.
         to: u64,
     },
-    /// Only images without snapshots can be removed.
+    /// An image with snapshots cannot be removed.
     #[error("the image has {0} snapshots")]
     HasSnapshots(usize),
-    /// All its snapshots are in their trash: clones still need them.
+    /// All snapshots of the image are in its snapshot trash, because clones still need them.
     #[error("the image has {0} snapshots with linked clones")]
     HasClones(usize),
-    /// There is no such namespace.
+    /// The namespace does not exist.
     #[error("no namespace '{0}'")]
     NoNamespace(Name),
-    /// There is one of that name.
+    /// A namespace of that name exists.
     #[error("there is a namespace '{0}' already")]
     NamespaceExists(Name),
-    /// Only namespaces without images can be removed.
+    /// A namespace with images cannot be removed.
     #[error("namespace '{0}' has images, or its trash has")]
     NamespaceBusy(Name),
-    /// Somebody else has the image open.
+    /// Another client has the image open.
     #[error("the image is in use")]
     InUse,
-    /// Somebody has locked the image by hand.
+    /// A user has locked the image.
     #[error("the image is locked by {0}")]
     Locked(String),
-    /// Somebody has the lock that was to be taken by hand.
+    /// The lock is already held.
     #[error("{by} has the lock")]
     LockTaken {
-        /// Who.
+        /// The client that holds it.
         by: String,
-        /// EEXIST if it is this client, EBUSY else.
+        /// EEXIST if it is this client, EBUSY otherwise.
         errno: Errno,
     },
-    /// The exclusive lock was lost with the client that held it.
+    /// The exclusive lock was lost, and the client that owned it was blocklisted.
     #[error("the client that had the exclusive lock was blocklisted, and {by} has, or had, the lock since")]
     LockLost {
-        /// The client that has it now, as far as that is known.
+        /// The client that owns it now, if known.
         by: String,
     },
-    /// The exclusive lock was taken away from this client while it held it.
+    /// The exclusive lock was broken while this client owned it, without blocklisting the client.
     #[error("the exclusive lock was broken while it was held here, and {by} has, or had, the lock since")]
     LockBroken {
-        /// The client that has it now, as far as that is known.
+        /// The client that owns it now, if known.
         by: String,
     },
-    /// There is no such lock to give up or to break.
+    /// There is no such lock to release or to break.
     #[error("there is no lock of {0}")]
     NoLock(Name),
     /// The image belongs to a group.
@@ -190,48 +191,49 @@ pub enum Error {
     /// The image belongs to another group.
     #[error("the image belongs to another group")]
     OtherGroup,
-    /// There is no such group.
+    /// The group does not exist.
     #[error("no group '{0}'")]
     NoGroup(Name),
-    /// There is one of that name.
+    /// A group of that name exists.
     #[error("there is a group '{0}' already")]
     GroupExists(Name),
-    /// A group has images of its own namespace only, be it in other pools.
+    /// A group can only have images of its own namespace; they may be in other pools.
     #[error("a group and its images lie in one namespace")]
     GroupNamespace,
-    /// A group is rolled back as a whole, or not at all.
+    /// A group is rolled back as a whole: the snapshot must be complete and of exactly its current
+    /// images.
     #[error("snapshot '{0}' is not complete, or not of the images that the group has now")]
     OtherMembers(Name),
-    /// There is no such image in the trash.
+    /// The image is not in the trash.
     #[error("no image of id '{0}' in the trash")]
     NotInTrash(String),
-    /// The image is kept; its removal can be forced.
+    /// The image's retention time has not ended; its removal can be forced.
     #[error("the image is kept until {0} (UTC)")]
     KeptUntil(String),
-    /// Images that were to be removed, and are not.
+    /// Some images could not be removed.
     #[error("{count} images could not be removed; the first: {why}")]
     Kept {
         /// How many.
         count: usize,
-        /// Why the first of them could not.
+        /// Why the first of them could not be removed.
         why: Box<Error>,
     },
-    /// The bytes there are others.
+    /// The bytes differ from those expected.
     #[error("byte {0} of the image differs")]
     Mismatch(u64),
-    /// What was written into a cache could not be written back, now or earlier.
+    /// Data in the cache could not be written back, now or earlier.
     #[error("writing back: {0}")]
     WriteBack(Arc<Error>),
-    /// What is open could change without anybody telling its cache.
+    /// The image could change without a notification to its cache.
     #[error("only snapshots, and images with exclusive-lock that are open for writing, can have a cache")]
     NoCache,
-    /// The object map cannot be used.
+    /// The object map is missing or invalid.
     #[error("the object map is missing or invalid")]
     NoObjectMap,
-    /// What the cluster holds cannot be read.
+    /// Stored data cannot be decoded.
     #[error("{what}: {source}")]
     Decode {
-        /// What it was.
+        /// What was decoded.
         what: &'static str,
         /// What is wrong with it.
         source: DecodeError,
@@ -239,7 +241,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The errno that librbd would give.
+    /// The errno that librbd would return.
     pub fn errno(&self) -> Errno {
         match self {
             Self::Rados(e) => e.errno(),

@@ -1,8 +1,9 @@
-//! Features that are switched on and off while an image is there.
+//! Switches features of an existing image.
 //!
-//! Rules and order are librbd's (`librbd/operation/EnableFeaturesRequest.cc`, `DisableFeaturesRequest.cc`):
-//! object maps and fast-diff go together; a new object map is no valid one, of the image and of each
-//! snapshot, until it is [made](Image::rebuild_object_map) from the objects.
+//! Rules and order are librbd's (`librbd/operation/EnableFeaturesRequest.cc`,
+//! `DisableFeaturesRequest.cc`): object-map and fast-diff are switched together; new object maps of the
+//! image and its snapshots are invalid until they are [rebuilt](Image::rebuild_object_map) from the
+//! objects.
 
 use loligo_rados::{Errno, SnapId};
 use loligo_wire::Encode as _;
@@ -18,12 +19,12 @@ use crate::{Error, names};
 /// Features that can be switched on and off (`RBD_FEATURES_MUTABLE`).
 const MUTABLE: u64 = feature::EXCLUSIVE_LOCK | feature::OBJECT_MAP | feature::FAST_DIFF | feature::JOURNALING;
 
-/// Those that go together.
+/// Features that are switched together.
 const MAPS: u64 = feature::OBJECT_MAP | feature::FAST_DIFF;
 
 impl Image {
-    /// Switches features on, all or none. Object maps are flagged invalid until they are made by
-    /// [`Image::rebuild_object_map`].
+    /// Switches features on, all or none. New object maps are marked invalid until
+    /// [`Image::rebuild_object_map`] rebuilds them.
     ///
     /// ```no_run
     /// # async fn example(image: loligo_rbd::Image) -> Result<(), loligo_rbd::Error> {
@@ -34,8 +35,8 @@ impl Image {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Switch`] if one cannot be switched, is on already, or lacks one that it needs;
-    /// [`Error::Features`] for journaling.
+    /// [`Error::Switch`] if a feature cannot be switched, is on already, or needs another one that is
+    /// off; [`Error::Features`] for journaling.
     pub async fn enable_features(&self, features: u64) -> Result<(), Error> {
         switchable(features, MUTABLE)?;
         if features & feature::JOURNALING != 0 {
@@ -45,7 +46,7 @@ impl Image {
         inner.refresh().await?;
         inner.check_view()?;
         inner.must_be_new("have features", Errno::EINVAL)?;
-        // The owner says only that it is refused.
+        // Checked here, because the owner's error has no details.
         inner.added(features)?;
         if self.has_owner_do(Wanted::Features { features, enabled: true }, |_, _| {}).await? {
             return Ok(());
@@ -54,7 +55,7 @@ impl Image {
         inner.refresh().await?;
         let added = inner.added(features)?;
         inner.header_changes();
-        // First: whoever finds the feature finds out that there is no valid map yet.
+        // First, so that every client that sees the feature also sees that the map is not valid yet.
         inner.set_flags_of_all(flags_of(added), flags_of(added)).await?;
         if added & feature::OBJECT_MAP != 0 {
             inner.make_empty_maps().await?;
@@ -63,11 +64,12 @@ impl Image {
         inner.header_changed().await
     }
 
-    /// Switches features off, all or none. The object maps of the image and its snapshots are removed with
-    /// theirs.
+    /// Switches features off, all or none. Switching off object-map also removes the object maps of the
+    /// image and its snapshots.
     ///
     /// # Errors
-    /// [`Error::Switch`] if one cannot be switched, is off already, or is needed by one that stays.
+    /// [`Error::Switch`] if a feature cannot be switched, is off already, or is needed by another one
+    /// that stays on.
     pub async fn disable_features(&self, features: u64) -> Result<(), Error> {
         switchable(features, MUTABLE | feature::DEEP_FLATTEN)?;
         let inner = &self.inner;
@@ -91,14 +93,14 @@ impl Image {
             inner.remove_maps().await?;
         }
         if removed & feature::EXCLUSIVE_LOCK != 0 {
-            // The cache goes with it.
+            // This also ends the cache.
             inner.give_up().await?;
         }
         inner.header_changed().await
     }
 }
 
-/// Refuses what is no feature that can be switched.
+/// Returns an error if some features cannot be switched.
 fn switchable(features: u64, allowed: u64) -> Result<(), Error> {
     if features == 0 {
         return refused(0, "is no feature");
@@ -117,14 +119,14 @@ fn with_its_like(features: u64) -> u64 {
     if features & MAPS == 0 { features } else { features | MAPS }
 }
 
-/// The flags that say that what a feature keeps is of no use.
+/// The flags that mark the data of these features invalid.
 fn flags_of(features: u64) -> u64 {
     let flag = |feature: u64, flag: u64| if features & feature == 0 { 0 } else { flag };
     flag(feature::OBJECT_MAP, OBJECT_MAP_INVALID) | flag(feature::FAST_DIFF, FAST_DIFF_INVALID)
 }
 
 impl Inner {
-    /// What is switched on with these features, by what the header says.
+    /// The features to switch on for these, according to the header.
     fn added(&self, features: u64) -> Result<u64, Error> {
         let view = self.view.load();
         if features & view.features != 0 {
@@ -142,7 +144,7 @@ impl Inner {
         Ok(added)
     }
 
-    /// What is switched off with these features.
+    /// The features to switch off for these.
     fn removed(&self, features: u64) -> Result<u64, Error> {
         let view = self.view.load();
         if features & !view.features != 0 {
@@ -175,7 +177,7 @@ impl Inner {
         self.set_flags(flags, mask, SnapId::HEAD).await
     }
 
-    /// Object maps that say of nothing that it is there.
+    /// Writes object maps that mark every object NONEXISTENT.
     async fn make_empty_maps(&self) -> Result<(), Error> {
         let view = self.view.load_full();
         let snaps = view.snapshots.iter().map(|snap| (Some(snap.info.id.0), snap.info.size));

@@ -9,15 +9,15 @@ const OP_FEATURES: [(u64, &str); 4] = [
     (op_feature::SNAP_TRASH, "snap-trash"),
 ];
 
-/// The object map does not say what there is.
+/// The object map does not reflect which objects exist.
 pub(crate) const OBJECT_MAP_INVALID: u64 = 1;
-/// It does not say what has changed.
+/// The object map does not reflect which objects have changed.
 pub(crate) const FAST_DIFF_INVALID: u64 = 2;
 
 const FLAGS: [(u64, &str); 2] =
     [(OBJECT_MAP_INVALID, "object map invalid"), (FAST_DIFF_INVALID, "fast diff invalid")];
 
-/// What stock programs give a new image (`rbd_default_features`).
+/// The features that stock programs give a new image (`rbd_default_features`).
 pub const DEFAULT: u64 = feature::LAYERING
     | feature::EXCLUSIVE_LOCK
     | feature::OBJECT_MAP
@@ -43,12 +43,12 @@ fn of(table: &[(u64, &'static str)], bits: u64) -> Vec<&'static str> {
     table.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, name)| *name).collect()
 }
 
-/// The feature of a name.
+/// Returns the feature of this name.
 pub fn by_name(name: &str) -> Option<u64> {
     feature::NAMES.iter().find(|(_, known)| *known == name).map(|(bit, _)| *bit)
 }
 
-/// Names for an error message; of what has none, the number.
+/// Names for an error message; the number if no feature has a name.
 pub(crate) fn text(features: u64) -> String {
     let named = names(features);
     if named.is_empty() { format!("{features:#x}") } else { named.join(", ") }

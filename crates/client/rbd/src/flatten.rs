@@ -1,4 +1,4 @@
-//! Making a clone an image of its own.
+//! Detaches clones from their parents.
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use loligo_wire::rbd::feature;
@@ -10,17 +10,18 @@ use crate::messages::Wanted;
 use crate::resize::REMOVALS;
 
 impl Image {
-    /// Gives a clone objects of its own for all that its parent has, then parts it from the parent; tells how
-    /// many objects of how many are done. Data may be changed meanwhile. Snapshots are parted too, with the
-    /// feature deep-flatten; without it they keep the parent until they are removed.
+    /// Copies all of the parent's data into a clone, then detaches the clone from its parent. `progress`
+    /// gets the number of objects done, and of all objects. Data may be changed meanwhile. With the
+    /// feature deep-flatten the snapshots are detached too; without it they keep the parent until they
+    /// are removed.
     ///
     /// # Errors
-    /// [`Error::NoParent`]; [`Error::ReadOnly`]. If it fails in between, or is dropped, it can be repeated:
-    /// what is done stays done.
+    /// [`Error::NoParent`]; [`Error::ReadOnly`]. After a failure, or if it is dropped, it can be
+    /// repeated: objects already copied stay.
     pub async fn flatten(&self, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
         let inner = &self.inner;
         inner.refresh().await?;
-        // As in librbd: that the image must not be changed is said first.
+        // As in librbd, a read-only image is reported first.
         inner.check_view()?;
         inner.check_whole("flatten it when the migration is executed")?;
         if inner.view.load().overlap.is_none() {
@@ -51,7 +52,7 @@ impl Image {
 }
 
 impl Inner {
-    /// Takes the parent away from an image that does not need it.
+    /// Removes the parent of an image that does not need it any more.
     async fn part(&self) -> Result<(), Error> {
         let _all = self.enter_alone().await?;
         self.refresh().await?;
@@ -63,7 +64,7 @@ impl Inner {
         }
         self.header_changes();
         match tell(&self.io, &self.header, "parent_detach", |_| {}).await {
-            // Somebody else was as fast.
+            // Another client was faster.
             Err(e) if e.is_not_found() => {}
             done => done?,
         }

@@ -1,4 +1,4 @@
-//! What an image's header says.
+//! An image's header.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,7 +12,7 @@ use crate::call::{asking, next};
 use crate::image::Moving;
 use crate::{Error, features, migration, names, old};
 
-/// Features whose images can be read here.
+/// Features of images that this crate can read.
 pub(crate) const READABLE: u64 = feature::LAYERING
     | feature::STRIPINGV2
     | feature::EXCLUSIVE_LOCK
@@ -23,31 +23,31 @@ pub(crate) const READABLE: u64 = feature::LAYERING
     | feature::OPERATIONS
     | feature::MIGRATING;
 
-/// Attempts to read a header whose snapshots come and go meanwhile.
+/// The most attempts to read a header whose snapshots change meanwhile.
 const ATTEMPTS: u32 = 10;
 
-/// What is asked of each snapshot.
+/// The calls for each snapshot.
 const SNAP_CALLS: [&str; 4] = ["snapshot_get", "get_flags", "get_protection_status", "parent_overlap_get"];
 
-/// Snapshots that one request asks for. A request has 65,535 operations at most on the wire, so that librbd,
-/// which asks for all snapshots at once, opens an image of 16,383 at most; here an image can be opened
-/// whatever number it has.
+/// Snapshots in one request. A request has 65,535 operations at most on the wire. librbd reads all
+/// snapshots in one request and therefore cannot open an image of more than 16,383; here their number is
+/// not limited.
 const SNAPS_AT_A_TIME: usize = 128;
 
-/// Such requests under way at most.
+/// The most such requests in flight.
 const PAGES_AT_ONCE: usize = 8;
 
 /// How an image's header is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// In the bytes of `NAME.rbd`. Images of this format are not made any more.
+    /// In the bytes of `NAME.rbd`. Created only by `create_old`.
     First,
-    /// In the map of `rbd_header.ID`.
+    /// In the omap of `rbd_header.ID`.
     Second,
 }
 
 impl Format {
-    /// Its number, as people know it.
+    /// The number of the format, 1 or 2.
     pub fn number(self) -> u32 {
         match self {
             Self::First => 1,
@@ -55,13 +55,13 @@ impl Format {
         }
     }
 
-    /// Of an image of this id: those of the first format have none.
+    /// The format of the image with this id: images of format 1 have an empty id.
     pub(crate) fn of_id(id: &str) -> Self {
         if id.is_empty() { Self::First } else { Self::Second }
     }
 }
 
-/// What never changes of an image.
+/// Properties of an image that never change.
 #[derive(Clone, Debug)]
 pub(crate) struct Fixed {
     pub(crate) format: Format,
@@ -82,10 +82,10 @@ impl Fixed {
     }
 }
 
-/// What an image was when its header was read.
+/// The contents of an image's header when it was read.
 #[derive(Clone, Debug)]
 pub struct View {
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
     /// `RBD_FEATURE_*`.
     pub features: u64,
@@ -93,39 +93,40 @@ pub struct View {
     pub op_features: u64,
     /// `RBD_FLAG_*`.
     pub flags: u64,
-    /// The newest snapshot's id there ever was.
+    /// The id of the newest snapshot that ever existed.
     pub(crate) snap_seq: SnapId,
     /// The snapshots, oldest first.
     pub snapshots: Vec<Snapshot>,
-    /// The snapshot that the image is a clone of, or that its snapshots are.
+    /// The parent of the image or of its snapshots.
     pub parent: Option<ParentSpec>,
-    /// Bytes of the image that the parent may have; `None`: only snapshots still need it.
+    /// The first bytes of the image that the parent may have; `None`: only snapshots still need the
+    /// parent.
     pub overlap: Option<u64>,
-    /// The migration that the image is the source or the destination of.
+    /// The migration of which the image is the source or the destination.
     pub migration: Option<Arc<Migration>>,
-    /// Features without which the data cannot be read here.
+    /// Features that keep this crate from reading the data.
     unreadable: u64,
-    /// When the image was made, last read and last written to, as far as librbd keeps note of it.
+    /// When the image was created, last read and last written, as far as librbd records it.
     pub times: [UTime; 3],
-    /// The data pool with the snapshots that writes have to keep, once somebody has written.
+    /// The data pool with the snapshot context for writes, set by the first write.
     pub(crate) writer: OnceLock<IoCtx>,
 }
 
 /// A snapshot of an image.
 #[derive(Clone, Debug)]
 pub struct Snapshot {
-    /// Id, name, size, time and what made it.
+    /// Its id, name, size, time and kind.
     pub info: SnapInfo,
-    /// Whether it is kept for clones.
+    /// Whether it is protected for clones.
     pub protected: bool,
-    /// `RBD_FLAG_*` of its object map.
+    /// The `RBD_FLAG_*` of its object map.
     pub flags: u64,
-    /// Bytes of it that the image's parent may have; `None`: none, it needs no parent.
+    /// The first bytes of it that the image's parent may have; `None`: it needs no parent.
     pub overlap: Option<u64>,
 }
 
 impl View {
-    /// Of an image of the first format.
+    /// The view of an image of format 1.
     pub(crate) fn of_old(
         size: u64,
         snap_seq: SnapId,
@@ -148,31 +149,31 @@ impl View {
         }
     }
 
-    /// The snapshot of this name that a user made.
+    /// The user's snapshot of this name.
     pub fn snapshot(&self, name: impl Into<Name>) -> Result<&Snapshot, Error> {
         let name = &name.into();
         self.snapshot_of(name, &SnapKind::User)
     }
 
-    /// The snapshot of this name that was made by this.
+    /// The snapshot of this name and kind.
     pub(crate) fn snapshot_of(&self, name: &Name, kind: &SnapKind) -> Result<&Snapshot, Error> {
         let named = |snap: &&Snapshot| snap.info.kind == *kind && snap.info.name == name;
         self.snapshots.iter().find(named).ok_or_else(|| Error::NoSnapshot(name.to_owned()))
     }
 
-    /// The snapshot that was made with this one of a group.
+    /// The snapshot of this image that belongs to a group's snapshot.
     pub(crate) fn snapshot_in_group(&self, kind: &SnapKind) -> Option<&Snapshot> {
         self.snapshots.iter().find(|snap| snap.info.kind == *kind)
     }
 
-    /// The snapshot in the trash of snapshots that is called so there.
+    /// The snapshot of this name in the trash of snapshots.
     pub(crate) fn trashed(&self, name: &Name) -> Option<SnapId> {
         let in_trash = |snap: &&Snapshot| matches!(snap.info.kind, SnapKind::Trash { .. });
         let mut found = self.snapshots.iter().filter(in_trash).filter(|snap| snap.info.name == name);
         found.next().map(|snap| snap.info.id)
     }
 
-    /// The snapshot of this id, whatever made it.
+    /// The snapshot of this id, of any kind.
     pub(crate) fn snapshot_by_id(&self, id: SnapId) -> Option<&Snapshot> {
         self.snapshots.iter().find(|snap| snap.info.id == id)
     }
@@ -181,8 +182,8 @@ impl View {
         self.features & features == features
     }
 
-    /// What the header says of a migration. That it says nothing, or something that is not known here, though
-    /// the image is being migrated, makes it one that cannot be read.
+    /// Stores the header's migration. If the image is being migrated, and the header has no migration or
+    /// one that this crate does not know, the image becomes unreadable.
     pub(crate) fn set_migration(&mut self, migration: Option<Migration>) {
         let known = migration.filter(|spec| spec.source.is_empty());
         if known.is_none() {
@@ -191,8 +192,8 @@ impl View {
         self.migration = known.map(Arc::new);
     }
 
-    /// Refuses to read data that do not lie where they are looked for here: the image has features that are
-    /// not known, or is being migrated, and cannot be used yet or any more.
+    /// Returns an error if this crate cannot find the image's data: the image has unknown features, or
+    /// is being migrated and cannot be used yet or any more.
     pub(crate) fn check_readable(&self, moving: Moving) -> Result<(), Error> {
         match self.unreadable {
             0 => migration::check_readable(self.migration.as_deref(), moving),
@@ -200,8 +201,8 @@ impl View {
         }
     }
 
-    /// Refuses to change an image with features that want more changed than is known here, or one that is
-    /// being migrated to another place.
+    /// Returns an error if the image has features that this crate cannot maintain, or is being migrated
+    /// to another place.
     pub(crate) fn check_writable(&self, moving: Moving) -> Result<(), Error> {
         self.check_readable(moving)?;
         match self.features & !READABLE {
@@ -228,7 +229,7 @@ pub(crate) async fn load(io: &IoCtx, header: &Name, format: Format) -> Result<(F
                 }
                 return Ok((fixed, view));
             }
-            // One was removed between the two.
+            // A snapshot was removed between the two requests.
             Err(e) if e.is_not_found() && attempts < ATTEMPTS => attempts += 1,
             Err(e) => return Err(e),
         }
@@ -301,7 +302,7 @@ async fn load_image(io: &IoCtx, header: &Name) -> Result<(Fixed, View, Vec<u64>)
     Ok((fixed, view, ids))
 }
 
-/// The snapshots, oldest first, of ids newest first, as the header gives them.
+/// Loads snapshots. `ids` are newest first, as in the header; the result is oldest first.
 async fn load_snapshots(io: &IoCtx, header: &Name, ids: &[u64]) -> Result<Vec<Snapshot>, Error> {
     let pages: Vec<Vec<u64>> = ids.chunks(SNAPS_AT_A_TIME).map(<[u64]>::to_vec).collect();
     let loaded = stream::iter(pages).map(|ids| load_page(io, header, ids));
@@ -326,7 +327,7 @@ async fn load_page(io: &IoCtx, header: &Name, ids: Vec<u64>) -> Result<Vec<Snaps
     Ok(snapshots)
 }
 
-/// The newest snapshot's id there ever was, and those that are there.
+/// The id of the newest snapshot that ever existed, and the ids of those that exist.
 pub(crate) struct SnapContext {
     seq: u64,
     pub(crate) ids: Vec<u64>,

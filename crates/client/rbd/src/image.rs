@@ -1,4 +1,4 @@
-//! An image that is open.
+//! An open image.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering};
@@ -25,11 +25,12 @@ use crate::tenure::Tenure;
 use crate::turns::Copies;
 use crate::{Error, header, lock, migration, names, old};
 
-/// Changes of an image's data that are under way at most; more wait. Who takes all places is alone.
+/// The most changes of an image's data in flight; more wait. A task that takes all permits has exclusive
+/// access.
 pub(crate) const GATE_PLACES: u32 = 4096;
 
-/// An image, or a snapshot of one, that is open. Closed by [`Image::close`]; if it is dropped instead, the
-/// same is done in the background.
+/// An open image, or an open snapshot of one. [`Image::close`] closes it; dropping it closes it in the
+/// background.
 pub struct Image {
     pub(crate) inner: Arc<Inner>,
     stop: Option<oneshot::Sender<()>>,
@@ -40,7 +41,7 @@ pub struct Image {
 pub(crate) struct Inner {
     /// The pool and namespace of the header.
     pub(crate) io: IoCtx,
-    /// Those of the data.
+    /// The pool and namespace of the data.
     pub(crate) data: IoCtx,
     pub(crate) name: Name,
     pub(crate) id: String,
@@ -49,23 +50,25 @@ pub(crate) struct Inner {
     pub(crate) view: ArcSwap<View>,
     /// The header has changed since it was read.
     pub(crate) stale: AtomicBool,
-    /// What is read.
+    /// The snapshot that reads use; `None`: the image's current data.
     pub(crate) snap: Option<SnapId>,
     pub(crate) mode: Mode,
-    /// Who changes data has a place; who has all of them is alone. It is fair, so that nobody waits for those
-    /// who come later.
+    /// Each change of data holds one permit; the holder of all permits has exclusive access. The
+    /// semaphore is fair, so that a waiter is not overtaken by later ones.
     pub(crate) gate: Semaphore,
-    /// Whether the exclusive lock is ours. Changed by who has all places.
+    /// Whether this client owns the exclusive lock. Changed only by the holder of all permits, and when
+    /// the lock is lost.
     pub(crate) owned: AtomicBool,
-    /// Somebody has released the lock.
+    /// Notified when a client announces that it acquired or released the lock, and when notifications
+    /// were missed.
     pub(crate) freed: Notify,
-    /// The watch's name.
+    /// The cookie of the watch.
     pub(crate) cookie: AtomicU64,
-    /// What becomes of the lock while it is ours.
+    /// The state of the lock while this client owns it.
     pub(crate) tenure: Tenure,
-    /// Why nothing can be changed any more: an errno, or 0.
+    /// Why changes are refused from now on: an errno, or 0.
     pub(crate) ended: AtomicI32,
-    /// How much of the I/O to many objects is under way.
+    /// Bounds the requests in flight of I/Os over many objects.
     pub(crate) room: Room,
     pub(crate) map: Keeper,
     pub(crate) copies: Copies,
@@ -73,49 +76,50 @@ pub(crate) struct Inner {
     pub(crate) requests: Requests,
     /// The parent, once it was needed.
     pub(crate) parent: ArcSwapOption<Link>,
-    /// What of the image lies in the place that it is being migrated from, once it was needed.
+    /// The migration's source as far as this image still needs it, once it was needed.
     pub(crate) origin: ArcSwapOption<Origin>,
-    /// Whether that is asked.
+    /// Whether a migration is taken into account.
     pub(crate) moving: Moving,
-    /// How many clones there are between this and the image that was opened.
+    /// The number of clones between this ancestor and the image that the caller opened.
     pub(crate) generation: u32,
 }
 
 /// How an image is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Look at what the header says, also of images whose data cannot be read here: those that have unknown
-    /// features, or are being made by a migration.
+    /// Access to the header only. Also opens images whose data this crate cannot read: with unknown
+    /// features, or being created by a migration.
     Header,
-    /// Only read. Changes that others make to the size are seen after [`Image::refresh`].
+    /// Read only. Changes of the size by others are seen after [`Image::refresh`].
     ReadOnly,
-    /// Read and write. The exclusive lock is taken by the first write, and given up when another client wants
-    /// it.
+    /// Read and write. The first write takes the exclusive lock; the image gives it up when another
+    /// client requests it.
     ReadWrite,
 }
 
-/// What a migration means to who opens one of its images.
+/// How opening an image treats a migration of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Moving {
-    /// What it means to all: the source is read only, and the destination has what the source has.
+    /// As for every client: the source is read-only, and the destination reads data not yet copied from
+    /// the source.
     Followed,
-    /// Nothing: the image is what it has itself. For who carries the migration out.
+    /// Ignored: the image has only its own data. For the client that carries the migration out.
     Ignored,
 }
 
-/// Which image.
+/// Identifies an image.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Which<'a> {
     Name(&'a Name),
     Id(&'a str),
-    /// Of an image that is named by its id alone, that stands for its name.
+    /// An image known by its id alone; the id stands for its name.
     Known {
         name: &'a [u8],
         id: &'a str,
     },
 }
 
-/// The image, or which of its snapshots.
+/// The image itself, or one of its snapshots.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum At<'a> {
     Head,
@@ -123,7 +127,7 @@ pub(crate) enum At<'a> {
     Id(SnapId),
 }
 
-/// What makes an image that is open.
+/// The parts of an open image.
 struct Opening {
     io: IoCtx,
     name: Name,
@@ -140,8 +144,8 @@ impl Image {
     /// Opens an image by its name.
     ///
     /// # Errors
-    /// [`Error::NoImage`], also of a clone's parent; [`Error::Features`] if it can only be used by who knows
-    /// more than is known here.
+    /// [`Error::NoImage`], also for a clone's parent; [`Error::Features`] if the image needs features
+    /// that this crate does not support.
     pub async fn open(io: &IoCtx, name: impl Into<Name>, mode: Mode) -> Result<Self, Error> {
         let name = &name.into();
         Self::open_at(io, Which::Name(name), None, mode).await?.with_ancestors(mode).await
@@ -155,7 +159,7 @@ impl Image {
         Self::open_at(io, Which::Id(id), None, mode).await?.with_ancestors(mode).await
     }
 
-    /// Opens an image as it was at a snapshot, for reading.
+    /// Opens a snapshot of an image for reading.
     ///
     /// # Errors
     /// As [`Image::open`]; [`Error::NoSnapshot`].
@@ -170,7 +174,7 @@ impl Image {
         at.with_ancestors(Mode::ReadOnly).await
     }
 
-    /// Opens an image, or what it was at a snapshot, as [`Mode::Header`].
+    /// Opens an image, or one of its snapshots, in [`Mode::Header`].
     ///
     /// # Errors
     /// [`Error::NoImage`]; [`Error::NoSnapshot`].
@@ -183,7 +187,7 @@ impl Image {
         Self::open_at(io, Which::Name(name), snapshot, Mode::Header).await
     }
 
-    /// The same of an image that is named by its id, be it in the trash.
+    /// Opens an image by its id in [`Mode::Header`], also one in the trash.
     ///
     /// # Errors
     /// As [`Image::open_header`].
@@ -202,13 +206,14 @@ impl Image {
         Self::start(Arc::new(inner)).await
     }
 
-    /// Opens an image of a migration as what it has itself.
+    /// Opens an image of a migration and ignores the migration: only the image's own data is seen.
     pub(crate) async fn open_apart(io: &IoCtx, which: Which<'_>, mode: Mode) -> Result<Self, Error> {
         let inner = Inner::load_as(io, which, At::Head, mode, 0, Moving::Ignored).await?;
         Self::start(Arc::new(inner)).await
     }
 
-    /// An image whose ancestors cannot be opened is of no use, unless its header is all that is looked at.
+    /// Opens the ancestors, unless only the header is used: an image whose ancestors cannot be opened is
+    /// unusable.
     pub(crate) async fn with_ancestors(self, mode: Mode) -> Result<Self, Error> {
         if mode == Mode::Header {
             return Ok(self);
@@ -217,7 +222,7 @@ impl Image {
         Ok(self)
     }
 
-    /// Who writes watches the header.
+    /// Starts the image. If it is open for writing, it watches the header.
     pub(crate) async fn start(inner: Arc<Inner>) -> Result<Self, Error> {
         let runtime = Handle::current();
         if inner.is_read_only() {
@@ -226,23 +231,23 @@ impl Image {
         let watch = inner.io.watch(&*inner.header, Duration::ZERO).await?;
         inner.cookie.store(watch.cookie(), Ordering::Release);
         inner.tenure.watched(watch.confirmation());
-        // What happened between the reading of the header and the watch was not heard.
+        // Notifications sent between the reading of the header and the watch were missed.
         inner.stale.store(true, Ordering::Release);
         let (stop, stopped) = oneshot::channel();
         let task = runtime.spawn(lock::listen(Arc::clone(&inner), watch, stopped));
         Ok(Self { inner, stop: Some(stop), task: Some(task), runtime })
     }
 
-    /// The same image for work in the background, which neither gives up the lock nor the watch in the end.
+    /// The same image for background work; dropping it releases neither the lock nor the watch.
     pub(crate) fn borrowed(inner: Arc<Inner>) -> Self {
         Self { inner, stop: None, task: None, runtime: Handle::current() }
     }
 
-    /// Writes back what a cache holds, gives up the exclusive lock, if it is held, and the watch.
+    /// Writes back the cache, then releases the exclusive lock, if this client owns it, and the watch.
     ///
     /// # Errors
-    /// [`Error::WriteBack`] if something in the cache is lost, or was not written back earlier and nobody was
-    /// told; or the lock could not be given up. The image is closed all the same.
+    /// [`Error::WriteBack`] if data in the cache is lost, or an earlier write-back failed that was not
+    /// reported yet; or the lock could not be released. The image is closed in each case.
     pub async fn close(mut self) -> Result<(), Error> {
         let released = self.inner.release_at_last().await;
         drop(self.stop.take());
@@ -257,55 +262,56 @@ impl Image {
         &self.inner.name
     }
 
-    /// How its header is stored.
+    /// The format of its header.
     pub fn format(&self) -> Format {
         self.inner.fixed.format
     }
 
-    /// The image's id. One of the first format has none.
+    /// The image's id; empty for an image of format 1.
     pub fn id(&self) -> &str {
         &self.inner.id
     }
 
-    /// What the names of its data objects begin with.
+    /// The prefix of the names of its data objects.
     pub fn block_name_prefix(&self) -> &str {
         &self.inner.fixed.prefix
     }
 
-    /// How its bytes lie in objects.
+    /// How the image's bytes map to objects.
     pub fn layout(&self) -> Layout {
         self.inner.fixed.layout
     }
 
-    /// Of an object's size, to the base 2.
+    /// The base-2 logarithm of the object size.
     pub fn order(&self) -> u8 {
         self.inner.fixed.order
     }
 
-    /// The pool of its data, if it is another one.
+    /// The data pool, if it differs from the header's pool.
     pub fn data_pool(&self) -> Option<PoolId> {
         self.inner.fixed.data_pool.map(PoolId)
     }
 
-    /// Bytes of what is open: the image, or a snapshot.
+    /// The size in bytes of the open image or snapshot.
     pub fn size(&self) -> u64 {
         self.inner.size()
     }
 
-    /// What its header said when it was last read.
+    /// The header's contents when it was last read.
     pub fn view(&self) -> Arc<View> {
         self.inner.view.load_full()
     }
 
-    /// Whether the exclusive lock is held by this.
+    /// Whether this image owns the exclusive lock, as far as it knows.
     pub fn is_lock_owner(&self) -> bool {
         self.inner.owned.load(Ordering::Acquire)
     }
 
-    /// How somebody has locked the image: the exclusive lock, or a lock by hand.
+    /// The mode in which the image is locked, by the exclusive lock or by a user's lock; `None` if it is
+    /// not locked.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The lock cannot be read.
     pub async fn lock_mode(&self) -> Result<Option<LockMode>, Error> {
         let info = self.inner.io.lock_info(&*self.inner.header, LOCK).await?;
         Ok(info.mode.filter(|_| !info.holders.is_empty()))
@@ -314,30 +320,30 @@ impl Image {
     /// Reads the header again.
     ///
     /// # Errors
-    /// It cannot be read.
+    /// The header cannot be read.
     pub async fn refresh(&self) -> Result<(), Error> {
         self.inner.refresh().await
     }
 
-    /// Takes the exclusive lock now, instead of with the first write.
+    /// Takes the exclusive lock now, instead of at the first write.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; [`Error::Locked`] if somebody has locked the image by hand.
+    /// [`Error::ReadOnly`]; [`Error::Locked`] if a user has locked the image.
     pub async fn acquire_lock(&self) -> Result<(), Error> {
         self.inner.enter_alone().await.map(drop)
     }
 
-    /// Takes the exclusive lock now if nobody has it: a cache holds what is read only while the lock is held,
-    /// and whoever has it for good reasons is not asked to give it up for that. True if it is ours now, or if
-    /// the image knows of no lock.
+    /// Takes the exclusive lock now if it is free, for use with a cache, which holds data only while the
+    /// lock is owned. Another owner is not asked to give it up. Returns `true` if this image owns the
+    /// lock now, or if the image has no feature exclusive-lock.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`]; the cluster's.
+    /// [`Error::ReadOnly`]; errors of the cluster.
     pub async fn acquire_free_lock(&self) -> Result<bool, Error> {
         self.inner.acquire_if_free().await
     }
 
-    /// Whether nobody else has the image open for writing.
+    /// Whether no other client has the image open for writing.
     pub(crate) async fn is_alone(&self) -> Result<bool, Error> {
         let watchers = self.inner.io.watchers(&*self.inner.header).await?;
         let own = self.inner.cookie.load(Ordering::Acquire);
@@ -357,7 +363,7 @@ impl Drop for Image {
 }
 
 impl Inner {
-    /// Reads what an image is. Nothing is watched yet.
+    /// Reads an image's header. Does not watch it yet.
     pub(crate) async fn load(
         io: &IoCtx,
         which: Which<'_>,
@@ -368,7 +374,8 @@ impl Inner {
         Self::load_as(io, which, at, mode, generation, Moving::Followed).await
     }
 
-    /// The same for who may ignore a migration. What is being prepared just now is waited for, for a while.
+    /// As `Inner::load`, but may ignore a migration. Waits for a while for a migration that is still
+    /// being prepared.
     pub(crate) async fn load_as(
         io: &IoCtx,
         which: Which<'_>,
@@ -413,7 +420,7 @@ impl Inner {
         }))
     }
 
-    /// The same image as it was at one of its snapshots, by what is known of it.
+    /// A snapshot of this image, from the header already read.
     pub(crate) fn at_snapshot(&self, snap: SnapId) -> Self {
         Self::new(Opening {
             io: self.io.clone(),
@@ -480,7 +487,7 @@ impl Inner {
     }
 
     pub(crate) async fn refresh_if_stale(&self) -> Result<(), Error> {
-        // On the heap, so that futures are small for those who know the newest.
+        // Boxed, so that futures stay small if the header is current.
         if self.stale.load(Ordering::Acquire) { Box::pin(self.refresh()).await } else { Ok(()) }
     }
 
@@ -493,7 +500,7 @@ impl Inner {
         Ok(())
     }
 
-    /// What is looked at when the image is opened, looked at again: since then it may have been demoted,
+    /// Checks again that the image may be changed: since it was opened it may have been demoted,
     /// journaled, or have got unknown features.
     pub(crate) fn check_view(&self) -> Result<(), Error> {
         self.view.load().check_writable(self.moving).map_err(|e| match e {
@@ -502,13 +509,14 @@ impl Inner {
         })
     }
 
-    /// The same for a change of the header that needs no lock. It is read again first if it has changed.
+    /// As `Inner::check_view`, for a change of the header that needs no lock. Reads a stale header
+    /// again first.
     pub(crate) async fn check_header(&self) -> Result<(), Error> {
         self.refresh_if_stale().await?;
         self.check_view()
     }
 
-    /// The data pool with the snapshots that writes have to keep.
+    /// The data pool with the snapshot context that writes need.
     pub(crate) fn writer(&self) -> Result<IoCtx, Error> {
         let view = self.view.load();
         if let Some(io) = view.writer.get() {
@@ -517,11 +525,11 @@ impl Inner {
         let mut ids: Vec<SnapId> = view.snapshots.iter().map(|snap| snap.info.id).collect();
         ids.reverse();
         let io = self.data.with_snap_context(view.snap_seq, &ids)?;
-        // Others that come first have made the same one.
+        // A concurrent caller may have created the same one first.
         Ok(view.writer.get_or_init(|| io).clone())
     }
 
-    /// Says that the object map cannot be relied on.
+    /// Marks the object map as invalid.
     pub(crate) async fn invalidate_map(&self) -> Result<(), Error> {
         let mut flags = OBJECT_MAP_INVALID;
         if self.view.load().has(feature::FAST_DIFF) {
@@ -541,7 +549,7 @@ impl Inner {
     }
 }
 
-/// Name and id; that of an image of the first format is empty.
+/// Returns the name and id; the id of an image of format 1 is empty.
 async fn identify(io: &IoCtx, which: Which<'_>) -> Result<(Name, String), Error> {
     match which {
         Which::Name(name) => {

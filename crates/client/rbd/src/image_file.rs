@@ -1,8 +1,8 @@
 //! Files of whole images with their snapshots and metadata, in the format `rbd image v2`
 //! (`doc/dev/rbd-export.rst`), which stock `rbd` writes and reads with `--export-format 2`.
 //!
-//! First comes what an image is, then how many differences there are, then these: from nothing to the oldest
-//! snapshot, from each snapshot to the next one, and from the newest to the image as it is.
+//! A file has the image's properties, the number of differences, and the differences: from nothing to
+//! the oldest snapshot, from each snapshot to the next one, and from the newest one to the current image.
 //!
 //! ```
 //! use loligo_rbd::diff::file::Record;
@@ -47,37 +47,37 @@ const STRIPE_COUNT: u8 = b'C';
 const METADATA: u8 = b'M';
 const END: u8 = b'E';
 
-/// Bytes of metadata at most, all pairs together: more than an OSD takes in one request
-/// (`osd_max_write_size`) never got into an image's header.
+/// The most bytes of metadata, all pairs together. A larger request exceeds an OSD's limit
+/// (`osd_max_write_size`), so an image's header cannot have more.
 const METADATA_BYTES_MAX: u32 = 90 << 20;
 
-/// What an image has because of what was done to it, not because somebody wanted it.
+/// Features that reflect an image's state, not a user's choice.
 const OF_STATE: u64 = feature::DATA_POOL
     | feature::OPERATIONS
     | feature::MIGRATING
     | feature::NON_PRIMARY
     | feature::DIRTY_CACHE;
 
-/// What a file says of its image.
+/// An image's properties, as stored in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Head {
-    /// Of an object's size, to the base 2.
+    /// The base-2 logarithm of the object size.
     pub order: u64,
-    /// `RBD_FEATURE_*`, of whatever release.
+    /// `RBD_FEATURE_*`, of any release.
     pub features: u64,
-    /// Bytes that lie in one object before the next one's turn comes.
+    /// The stripe unit in bytes.
     pub stripe_unit: u64,
-    /// Objects over which a stripe goes.
+    /// The stripe count in objects.
     pub stripe_count: u64,
-    /// Keys and values that users keep with it.
+    /// Metadata that users store with the image.
     pub metadata: BTreeMap<Name, Bytes>,
 }
 
 impl Head {
-    /// What an image is.
+    /// Reads an image's properties.
     ///
     /// # Errors
-    /// Its metadata cannot be read.
+    /// The metadata cannot be read.
     pub async fn of(image: &Image) -> Result<Self, Error> {
         let layout = image.layout();
         Ok(Self {
@@ -89,11 +89,11 @@ impl Head {
         })
     }
 
-    /// An image like it, of no bytes yet. Where its data lie is not in the file, and features that come with
-    /// what was done to it are not wanted.
+    /// The properties of an empty image with this layout. The file does not name a data pool, and
+    /// features that reflect an image's state are left out.
     ///
     /// # Errors
-    /// [`Error::Layout`] if its objects can be of no image.
+    /// [`Error::Layout`] if the layout is not valid for an image.
     pub fn new_image(&self) -> Result<NewImage, Error> {
         let Self { stripe_unit, stripe_count, .. } = *self;
         let order = u8::try_from(self.order).ok();
@@ -115,10 +115,10 @@ impl Head {
 pub struct Writer<W>(W);
 
 impl<W: Write> Writer<W> {
-    /// Begins a file of an image, with so many differences.
+    /// Begins a file of an image with `diffs` differences.
     ///
     /// # Errors
-    /// It cannot be written to, here and below.
+    /// `out` cannot be written to, here and in the methods below.
     pub fn new(out: W, head: &Head, diffs: u64) -> io::Result<Self> {
         let mut writer = Self(out);
         writer.0.write_all(BANNER.as_bytes())?;
@@ -140,7 +140,7 @@ impl<W: Write> Writer<W> {
         file::Writer::begin(&mut self.0, Format::V2)
     }
 
-    /// What was written to.
+    /// Returns the underlying writer.
     pub fn into_inner(self) -> W {
         self.0
     }
@@ -165,7 +165,8 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Reads a file. What it says of lengths and counts is not believed before it is there.
+/// Reads a file. Lengths and counts in it are not trusted: memory is allocated only for data that is
+/// there.
 pub struct Reader<R> {
     input: Input<R>,
     head: Head,
@@ -174,10 +175,10 @@ pub struct Reader<R> {
 }
 
 impl<R: Read> Reader<R> {
-    /// Reads what the image is.
+    /// Reads the image's properties.
     ///
     /// # Errors
-    /// `InvalidData` if it is no such file; `UnexpectedEof` if it ends before; it cannot be read.
+    /// `InvalidData` if it is not such a file; `UnexpectedEof` if it is truncated; errors of the reader.
     pub fn new(from: R) -> io::Result<Self> {
         let mut input = Input::new(from, 0);
         input.banner(BANNER)?;
@@ -187,17 +188,17 @@ impl<R: Read> Reader<R> {
         Ok(Self { input, head, diffs, diffs_read: 0 })
     }
 
-    /// What the image is.
+    /// The image's properties.
     pub fn head(&self) -> &Head {
         &self.head
     }
 
-    /// How many differences there are, says the file.
+    /// The number of differences, according to the file.
     pub fn diffs(&self) -> u64 {
         self.diffs
     }
 
-    /// The next difference, if there is one; the one before must have been read to its end.
+    /// Begins the next difference, if there is one. The previous one must have been read to its end.
     ///
     /// # Errors
     /// As [`Reader::new`].
@@ -234,7 +235,7 @@ fn read_head(input: &mut Input<impl Read>) -> io::Result<Head> {
         agree(at, Some(len), input.position() - begun)?;
     }
     let [order, features, stripe_unit, stripe_count] = numbers;
-    // What it does not say is as in a new image.
+    // Missing properties default to those of a new image.
     let order = order.unwrap_or(NewImage::of_size(0).order.into());
     let object_size = u32::try_from(order).ok().and_then(|order| 1u64.checked_shl(order)).unwrap_or(0);
     Ok(Head {
@@ -333,7 +334,7 @@ mod tests {
         }
     }
 
-    /// Whatever a byte is changed to, it is read or refused; nothing is believed that is not there.
+    /// Any damaged byte is either read or refused, and no length is trusted without the data.
     #[test]
     fn what_is_damaged_is_read_or_refused() {
         let (whole, mut refused) = (file(), 0);

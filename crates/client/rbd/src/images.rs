@@ -13,13 +13,13 @@ use crate::header::{Format, Snapshot};
 use crate::image::{Image, Mode, Which};
 use crate::{Error, features, names, old, pool_check};
 
-/// Characters of an id at most (`RBD_MAX_IMAGE_ID_LENGTH`).
+/// The most characters of an id (`RBD_MAX_IMAGE_ID_LENGTH`).
 const ID_LEN_MAX: usize = 14;
 
-/// Sizes of objects to the base 2, from 4 KiB to 32 MiB.
+/// Valid base-2 logarithms of object sizes: 4 KiB to 32 MiB.
 pub(crate) const ORDERS: std::ops::RangeInclusive<u8> = 12..=25;
 
-/// Features that a new image may be given here.
+/// Features that this crate can give a new image.
 pub(crate) const CREATABLE: u64 = feature::LAYERING
     | feature::STRIPINGV2
     | feature::EXCLUSIVE_LOCK
@@ -28,26 +28,26 @@ pub(crate) const CREATABLE: u64 = feature::LAYERING
     | feature::DEEP_FLATTEN
     | feature::DATA_POOL;
 
-/// A new image.
+/// The properties of a new image.
 #[derive(Clone, Debug)]
 pub struct NewImage {
-    /// Bytes.
+    /// The size in bytes.
     pub size: u64,
-    /// Of an object's size, to the base 2: 12 to 25.
+    /// The base-2 logarithm of the object size: 12 to 25.
     pub order: u8,
     /// `RBD_FEATURE_*`.
     pub features: u64,
-    /// Bytes and objects; `None`: one object after the other.
+    /// Stripe unit in bytes and stripe count in objects; `None`: the image is not striped.
     pub striping: Option<(u64, u64)>,
-    /// The pool of its data, if it is another one.
+    /// The data pool, if it differs from the header's pool.
     pub data_pool: Option<PoolId>,
-    /// Whether the pool of its data is taken to support images without a look
+    /// Whether to skip the check that the data pool supports images
     /// ([`pools::validate`](crate::pools::validate)).
     pub pool_unchecked: bool,
 }
 
 impl NewImage {
-    /// As stock programs make it: objects of 4 MiB, features 61.
+    /// The defaults of stock programs: objects of 4 MiB, features 61.
     pub fn of_size(size: u64) -> Self {
         Self {
             size,
@@ -59,7 +59,7 @@ impl NewImage {
         }
     }
 
-    /// Completes the features, and refuses what is no image.
+    /// Completes the features and validates the properties.
     fn checked(mut self) -> Result<(Self, Layout), Error> {
         let object_size = 1u64.checked_shl(self.order.into()).unwrap_or(0);
         if self.striping == Some((object_size, 1)) {
@@ -69,7 +69,7 @@ impl NewImage {
         let layout = Layout::of_image(stripe_unit, stripe_count, object_size)
             .filter(|_| ORDERS.contains(&self.order))
             .ok_or(Error::Layout { order: self.order, stripe_unit, stripe_count })?;
-        // Alone it would only forbid old clients to open the image.
+        // Set for an image without striping, the bit would only keep old clients from opening it.
         self.features &= !(feature::STRIPINGV2 | feature::DATA_POOL);
         self.features |= self.striping.map_or(0, |_| feature::STRIPINGV2);
         self.features |= self.data_pool.map_or(0, |_| feature::DATA_POOL);
@@ -93,7 +93,7 @@ impl NewImage {
     }
 }
 
-/// Makes an image.
+/// Creates an image.
 ///
 /// # Errors
 /// [`Error::ImageExists`]; [`Error::Layout`]; [`Error::Features`]; [`Error::NoNamespace`];
@@ -103,7 +103,7 @@ pub async fn create(io: &IoCtx, name: impl Into<Name>, image: NewImage) -> Resul
     make(io, name, image).await.map(drop)
 }
 
-/// The id of what was made.
+/// Creates an image and returns its id.
 pub(crate) async fn make(io: &IoCtx, name: &Name, image: NewImage) -> Result<String, Error> {
     names::checked(name)?;
     if old::has_header(io, name).await? {
@@ -114,7 +114,7 @@ pub(crate) async fn make(io: &IoCtx, name: &Name, image: NewImage) -> Result<Str
     Ok(id)
 }
 
-/// Makes an image of this id; that no image of the first format has its name was looked at.
+/// Creates an image with this id. The caller has checked that no image of format 1 has the name.
 pub(crate) async fn make_as(io: &IoCtx, name: &Name, id: &str, image: NewImage) -> Result<(), Error> {
     names::checked(name)?;
     let (image, layout) = image.checked()?;
@@ -129,7 +129,7 @@ pub(crate) async fn make_as(io: &IoCtx, name: &Name, id: &str, image: NewImage) 
     }
     let made = enter(io, name, id, &image, layout).await;
     if made.is_err() {
-        // As far as it goes: the first failure is the one to tell.
+        // Best effort; the first failure is returned.
         let _ = tell(io, names::DIRECTORY, "dir_remove_image", |w| {
             w.put(name);
             w.put(id);
@@ -144,7 +144,7 @@ pub(crate) async fn make_as(io: &IoCtx, name: &Name, id: &str, image: NewImage) 
 async fn enter(io: &IoCtx, name: &Name, id: &str, image: &NewImage, layout: Layout) -> Result<(), Error> {
     let mut listed = WriteOp::new();
     if !io.namespace().is_empty() {
-        // Whoever removes the namespace has forbidden it.
+        // Fails if the namespace is being removed.
         listed = telling(listed, "dir_state_assert", |w| w.u8(0));
     }
     let listed = telling(listed, "dir_add_image", |w| {
@@ -170,7 +170,7 @@ async fn enter(io: &IoCtx, name: &Name, id: &str, image: &NewImage, layout: Layo
     });
     io.operate(names::header(id), header).await?;
     if let Some((unit, count)) = image.striping {
-        // What a request's calls read is what was there before it, so this is one of its own.
+        // Calls of one request read the state before the request, so this is a request of its own.
         tell(io, &names::header(id), "set_stripe_unit_count", |w| {
             w.u64(unit);
             w.u64(count);
@@ -187,28 +187,29 @@ async fn enter(io: &IoCtx, name: &Name, id: &str, image: &NewImage, layout: Layo
     Ok(())
 }
 
-/// An id that nobody else makes: the client's number, and a random one.
+/// Returns a unique id: the client's number, and a random one.
 pub(crate) fn new_id(io: &IoCtx) -> String {
     let id = format!("{:x}{:x}", io.rados().instance_id().0, fastrand::u32(..));
     id[id.len().saturating_sub(ID_LEN_MAX)..].to_owned()
 }
 
-/// The images, by name, with their ids. The id of one of the first format is empty.
+/// Lists the images by name, with their ids. The id of an image of format 1 is empty.
 ///
 /// # Errors
-/// The directory cannot be read. A pool without one has no images.
+/// The directory cannot be read. A missing directory means no images.
 pub async fn list(io: &IoCtx) -> Result<BTreeMap<Name, String>, Error> {
     let new = listed(io, names::DIRECTORY, "dir_list", |(name, _): &(Name, String)| name.as_bytes()).await?;
     let old = old::list(io).await?.into_iter().map(|name| (name, String::new()));
     Ok(old.chain(new).collect())
 }
 
-/// Removes an image and its data, a clone from its parent's clones; tells how many objects of how many are
-/// gone. Of an image whose header is lost only its name is left to be removed.
+/// Removes an image and its data, and a clone's entry in its parent's list of clones. `progress` gets
+/// the number of objects removed, and of all objects. If an image's header is lost, only its name is
+/// removed.
 ///
 /// # Errors
-/// [`Error::NoImage`]; [`Error::HasSnapshots`]; [`Error::InUse`]; [`Error::InGroup`]. If it fails in between
-/// it can be repeated.
+/// [`Error::NoImage`]; [`Error::HasSnapshots`]; [`Error::InUse`]; [`Error::InGroup`]. After a failure
+/// the call can be repeated.
 pub async fn remove(io: &IoCtx, name: impl Into<Name>, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     let name = &name.into();
     let id = match id_of(io, name).await {
@@ -228,10 +229,10 @@ pub async fn remove(io: &IoCtx, name: impl Into<Name>, progress: impl FnMut(u64,
     )
 }
 
-/// Removes an image that was not finished, with all its snapshots, protected ones too.
+/// Removes an incomplete image with all its snapshots, also protected ones.
 ///
 /// # Errors
-/// As [`remove`]; [`Error::SnapshotBusy`] if somebody has cloned it meanwhile.
+/// As [`remove`]; [`Error::SnapshotBusy`] if a snapshot was cloned meanwhile.
 pub async fn remove_with_snapshots(io: &IoCtx, name: impl Into<Name>) -> Result<(), Error> {
     let name = &name.into();
     let image = Image::open(io, name, Mode::ReadWrite).await?;
@@ -245,7 +246,7 @@ pub async fn remove_with_snapshots(io: &IoCtx, name: impl Into<Name>) -> Result<
     remove(io, name, |_, _| {}).await
 }
 
-/// Removes all of an image but its name.
+/// Removes an image except its name.
 pub(crate) async fn erase(
     io: &IoCtx,
     name: &Name,
@@ -259,7 +260,7 @@ pub(crate) async fn erase(
     Ok(())
 }
 
-/// The id of a name, which two objects know, so that one of them may be lost.
+/// Returns the id of a name. Two objects store it; one of them may be lost.
 async fn id_of(io: &IoCtx, name: &Name) -> Result<String, Error> {
     match ask(io, &names::id_object(name), "get_id", |_| {}).await {
         Err(e) if e.is_not_found() => {}
@@ -271,7 +272,7 @@ async fn id_of(io: &IoCtx, name: &Name) -> Result<String, Error> {
     }
 }
 
-/// Opens an image and removes all its data; one whose header is gone has none that could be found.
+/// Opens an image and removes all its data. Without a header no data can be found.
 pub(crate) async fn empty_named(
     io: &IoCtx,
     name: &Name,
@@ -291,7 +292,7 @@ pub(crate) async fn empty_named(
     }
 }
 
-/// Removes all data of an image that nobody else uses, and that belongs to no group.
+/// Removes all data of an image that no other client uses and that belongs to no group.
 pub(crate) async fn empty(image: &Image, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     image.inner.check_parted()?;
     if image.view().op_features & op_feature::GROUP != 0 {
@@ -314,7 +315,7 @@ pub(crate) async fn empty(image: &Image, progress: impl FnMut(u64, u64)) -> Resu
     }
 }
 
-/// What is gone already need not be removed.
+/// Treats ENOENT as success.
 pub(crate) fn gone(done: Result<(), Error>) -> Result<(), Error> {
     match done {
         Err(e) if !e.is_not_found() => Err(e),
@@ -322,7 +323,7 @@ pub(crate) fn gone(done: Result<(), Error>) -> Result<(), Error> {
     }
 }
 
-/// Gives an image another name.
+/// Renames an image.
 ///
 /// # Errors
 /// [`Error::NoImage`]; [`Error::ImageExists`].

@@ -1,5 +1,5 @@
-//! Reading and changing an image's data. The object requests of an I/O leave together, as many as
-//! [`Room`](crate::room::Room) has places for.
+//! Reads and changes of an image's data. An I/O sends its object requests in parallel, as far as
+//! [`Room`](crate::room::Room) has permits.
 
 use std::sync::Arc;
 
@@ -13,17 +13,18 @@ use crate::object_map::Writing;
 use crate::object_write::Before;
 use crate::room::PARTS_MAX;
 
-/// Bytes of one I/O at most: what librbd's callers may ask for is a signed number of 32 bits.
+/// The most bytes of one I/O: librbd's callers can request a signed 32-bit number.
 pub const IO_BYTES_MAX: u64 = i32::MAX as u64;
 
-/// What an OSD answers where a comparison of bytes fails, less the offset of the byte (`MAX_ERRNO`).
+/// An OSD's result of a failed comparison of bytes, before the offset of the byte is subtracted
+/// (`MAX_ERRNO`).
 const MISMATCH: i32 = -4095;
 
 impl Image {
     /// Reads `len` bytes at `offset`, fewer if the image ends before.
     ///
     /// # Errors
-    /// The first by offset.
+    /// The first error by offset.
     pub async fn read(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
         self.inner.view.load().check_readable(self.inner.moving)?;
         let size = self.inner.size();
@@ -34,11 +35,12 @@ impl Image {
         self.inner.read_newest(offset, len).await
     }
 
-    /// Writes at `offset`. When it is done the data are safe, or in the cache, if there is one.
+    /// Writes `data` at `offset`. When the call returns, the data are durable, or in the cache if there
+    /// is one.
     ///
     /// # Errors
-    /// [`Error::Range`] if not all of it lies within the image; [`Error::ReadOnly`]. Otherwise some of it may
-    /// be written.
+    /// [`Error::Range`] if the range exceeds the image; [`Error::ReadOnly`]. After any other error a
+    /// part of the data may be written.
     pub async fn write(&self, offset: u64, data: Bytes) -> Result<(), Error> {
         let inner = &self.inner;
         let _place = inner.enter().await?;
@@ -50,7 +52,7 @@ impl Image {
         inner.put(offset, len, Content::Data(&data)).await
     }
 
-    /// Gives the room of a range back: it reads as zeros then.
+    /// Releases the space of a range, which then reads as zeros.
     ///
     /// # Errors
     /// As [`Image::write`].
@@ -67,7 +69,7 @@ impl Image {
         self.inner.to_the_end(place, cleared).await
     }
 
-    /// Makes a range zeros. It takes no room then, if it took some.
+    /// Zeroes a range and releases its space.
     ///
     /// # Errors
     /// As [`Image::write`].
@@ -75,10 +77,11 @@ impl Image {
         self.discard(offset, len).await
     }
 
-    /// Writes `pattern` over and over, `len` bytes in all, a multiple of its length.
+    /// Writes `pattern` repeatedly, `len` bytes in all; `len` must be a multiple of the pattern's
+    /// length.
     ///
     /// # Errors
-    /// As [`Image::write`]; [`Error::Indivisible`] if `len` is no such multiple.
+    /// As [`Image::write`]; [`Error::Indivisible`] if `len` is not such a multiple.
     pub async fn write_same(&self, offset: u64, len: u64, pattern: Bytes) -> Result<(), Error> {
         let inner = Arc::clone(&self.inner);
         if pattern.is_empty() || !len.is_multiple_of(pattern.len() as u64) {
@@ -93,11 +96,11 @@ impl Image {
         self.inner.to_the_end(place, written).await
     }
 
-    /// Writes `data` at `offset` if what is there is `expected`, both of one length and within one stripe
-    /// unit.
+    /// Writes `data` at `offset` if the image has `expected` there. Both must have the same length and
+    /// lie within one stripe unit.
     ///
     /// # Errors
-    /// [`Error::Mismatch`] with the place of the first byte that differs; [`Error::Indivisible`]; as
+    /// [`Error::Mismatch`] with the offset of the first byte that differs; [`Error::Indivisible`]; as
     /// [`Image::write`].
     pub async fn compare_and_write(&self, offset: u64, expected: Bytes, data: Bytes) -> Result<(), Error> {
         let inner = Arc::clone(&self.inner);
@@ -129,16 +132,16 @@ impl Image {
         done(&outcome)
     }
 
-    /// Waits until all changes that were under way are safe, and writes back what is in a cache. Without one
-    /// nothing is kept back here: a change that is done is safe.
+    /// Waits until all changes in flight are durable, and writes back the cache. Without a cache nothing
+    /// is buffered: each change is durable when its call returns.
     ///
     /// # Errors
-    /// Nothing can be changed any more: the watch has ended. [`Error::WriteBack`] if something could not be
-    /// written back, now or earlier: what failed earlier is told once, what still fails each time.
+    /// No more changes are possible because the watch has ended. [`Error::WriteBack`] if a write-back
+    /// failed, now or earlier: an earlier failure is reported once, a persistent one each time.
     pub async fn flush(&self) -> Result<(), Error> {
         let inner = &self.inner;
         let all = inner.gate.acquire_many(crate::image::GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
-        // Others go on while it is written back.
+        // Other changes go on during the write-back.
         drop(all);
         inner.flush_cache().await?;
         inner.check_watch()
@@ -146,7 +149,7 @@ impl Image {
 }
 
 impl Inner {
-    /// Where to read what is open.
+    /// The I/O context to read from: of the snapshot, or of the current data.
     pub(crate) fn reader(&self) -> IoCtx {
         match self.snap {
             Some(snap) => self.data.at_snapshot(snap),
@@ -154,11 +157,11 @@ impl Inner {
         }
     }
 
-    /// Reads what the cluster has.
+    /// Reads from the cluster, past the cache.
     pub(crate) async fn read(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
         let io = &self.reader();
         let Some(extent) = self.only_extent(offset, len) else {
-            // On the heap, so that futures are small for those who read little.
+            // Boxed, so that futures of small reads stay small.
             return Box::pin(self.read_parts(io, offset, len)).await;
         };
         let data = self.read_object(io, extent).await?;
@@ -170,19 +173,19 @@ impl Inner {
         Ok(all.freeze())
     }
 
-    /// The extent that a range is, if it is one.
+    /// Returns the object extent of a range that lies in one object.
     pub(crate) fn only_object(&self, offset: u64, len: u64) -> Option<ObjectExtent> {
         let mut extents = self.fixed.layout.extents(offset, len);
         let first = extents.next()?;
         extents.next().is_none().then_some(first)
     }
 
-    /// The same if it is in one piece.
+    /// As `Inner::only_object`, for a range that is also contiguous in the object.
     fn only_extent(&self, offset: u64, len: u64) -> Option<ObjectExtent> {
         self.only_object(offset, len).filter(|extent| self.pieces(*extent).nth(1).is_none())
     }
 
-    /// Reads from any number of objects, some at a time.
+    /// Reads from many objects, some at a time.
     async fn read_parts(&self, io: &IoCtx, offset: u64, len: u64) -> Result<Bytes, Error> {
         let mut all = BytesMut::zeroed(len as usize);
         let read = |extent| async move { Ok((extent, self.read_object(io, extent).await?)) };
@@ -197,22 +200,23 @@ impl Inner {
         Ok(all.freeze())
     }
 
-    /// What an object holds of a range, or the parent, if there is none; nothing if that has none either.
+    /// Reads a range of an object, or of the parent if the object does not exist. Returns nothing if the
+    /// parent has no data either.
     pub(crate) async fn read_object(&self, io: &IoCtx, extent: ObjectExtent) -> Result<Bytes, Error> {
         if self.is_migrating() {
-            // On the heap, so that futures are small for other images.
+            // Boxed, so that futures of other images stay small.
             return Box::pin(self.read_migrating(io, extent)).await;
         }
         self.read_own(io, extent).await
     }
 
-    /// The same of an image that is not being migrated.
+    /// As `Inner::read_object`, for an image that is not being migrated.
     pub(crate) async fn read_own(&self, io: &IoCtx, extent: ObjectExtent) -> Result<Bytes, Error> {
         loop {
             let overlap = self.overlap();
             match io.read(self.object(extent), extent.offset, extent.len).await {
                 Err(e) if e.is_not_found() => {}
-                // More than was asked for is no answer.
+                // A reply longer than the request is invalid.
                 Ok(data) if data.len() as u64 > extent.len => return Err(Errno::EPROTO.into()),
                 done => return Ok(done?),
             }
@@ -220,14 +224,15 @@ impl Inner {
                 return Ok(Bytes::new());
             }
             let found = self.read_parent(extent).await?;
-            // Whoever takes the parent away puts into the object before what was there.
+            // Before a parent is detached, its data is copied into the image's objects: read the object
+            // again then.
             if self.overlap() == overlap {
                 return Ok(found);
             }
         }
     }
 
-    /// Refuses a range that does not lie within the image.
+    /// Returns an error for a range that exceeds the image, or the limit of one I/O.
     fn check_range(&self, offset: u64, len: u64) -> Result<(), Error> {
         let (size, end) = (self.size(), offset.saturating_add(len));
         if end > size || len > IO_BYTES_MAX {
@@ -236,7 +241,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Offset in the image, offset in the object and length of each part of a range of an object.
+    /// Splits an extent into pieces: offset in the image, offset in the object, and length of each.
     pub(crate) fn pieces(&self, extent: ObjectExtent) -> impl Iterator<Item = (u64, u64, u64)> + use<> {
         let pieces = self.fixed.layout.pieces(extent);
         pieces.map(|piece| (piece.file_offset, piece.object_offset, piece.len))
@@ -246,14 +251,15 @@ impl Inner {
         self.fixed.object(extent.object.0)
     }
 
-    /// Writes a range. The object map is told of as many objects together as are written at the same time.
+    /// Writes a range. One update of the object map covers all objects that are written at the same
+    /// time.
     async fn put(&self, offset: u64, len: u64, content: Content<'_>) -> Result<(), Error> {
         let io = &self.writer()?;
         if let Some(extent) = self.only_object(offset, len) {
             let writing = &self.map.writing(&[extent.object.0]).await?;
             return self.put_extent(io, extent, offset, content, writing).await;
         }
-        // On the heap, so that the futures of small writes are small.
+        // Boxed, so that futures of small writes stay small.
         Box::pin(self.put_parts(io, offset, len, content)).await
     }
 
@@ -270,7 +276,7 @@ impl Inner {
         }
     }
 
-    /// Writes what of a range lies in one object.
+    /// Writes the part of a range that lies in one object.
     async fn put_extent(
         &self,
         io: &IoCtx,
@@ -295,7 +301,8 @@ impl Inner {
         done(&self.change(io, extent, Before::Replaced, missing, write).await?)
     }
 
-    /// Makes a range of an object zeros. One that the parent has something of must be there, to hide that.
+    /// Zeroes a range of an object. If the parent covers the object, the object must exist to hide the
+    /// parent's data.
     async fn clear(&self, io: &IoCtx, extent: ObjectExtent) -> Result<(), Error> {
         let number = extent.object.0;
         if self.covered(number) == 0 {
@@ -313,7 +320,8 @@ impl Inner {
         done(&self.change(io, extent, before, writing.was_missing(number), clear).await?)
     }
 
-    /// Makes a range of an object zeros that no parent has anything of, or that the image ends before.
+    /// Zeroes a range of an object that the parent does not cover, or that lies behind the end of the
+    /// image.
     pub(crate) async fn cut(&self, io: &IoCtx, extent: ObjectExtent) -> Result<(), Error> {
         let number = extent.object.0;
         let oid = self.object(extent);
@@ -340,16 +348,16 @@ impl Inner {
     }
 }
 
-/// What is written to a range, from its beginning on.
+/// The data to write to a range.
 #[derive(Clone, Copy)]
 enum Content<'a> {
     /// These bytes.
     Data(&'a Bytes),
-    /// These over and over.
+    /// These bytes repeatedly.
     Pattern(&'a Bytes),
 }
 
-/// What a request ended with.
+/// Converts the outcome of a request.
 pub(crate) fn done(outcome: &Outcome) -> Result<(), Error> {
     outcome.errno().map_or(Ok(()), |errno| Err(errno.into()))
 }
@@ -360,7 +368,8 @@ fn numbers(extents: &[ObjectExtent]) -> Vec<u64> {
     numbers
 }
 
-/// Writes a part of a repeated pattern, which begins `from` bytes behind the first repetition's beginning.
+/// Writes a part of a repeated pattern; the part begins `from` bytes after the start of the first
+/// repetition.
 fn repeat(op: WriteOp, pattern: &Bytes, from: u64, object_offset: u64, len: u64) -> WriteOp {
     let step = pattern.len() as u64;
     if from.is_multiple_of(step) && len.is_multiple_of(step) {

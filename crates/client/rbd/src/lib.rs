@@ -1,4 +1,4 @@
-//! RBD images: block devices over objects, as librbd has them.
+//! RBD images: block devices stored in RADOS objects, compatible with librbd.
 //!
 //! ```no_run
 //! # async fn example(pool: loligo_rados::IoCtx) -> Result<(), loligo_rbd::Error> {
@@ -12,40 +12,39 @@
 //! # }
 //! ```
 //!
-//! - [`create()`], [`list`], [`remove`] and [`rename`] are about the images of a pool (and namespace:
-//!   [`IoCtx`](loligo_rados::IoCtx)).
-//! - [`namespaces`] are those of a pool that may have images; [`pools`] adds up what it has.
-//! - [`Image`] is one that is open: reads and writes, sizes, [snapshots](Image::create_snapshot), metadata,
-//!   object maps. All requests of an I/O leave together; a change that is done is safe, unless there is a
-//!   cache.
-//! - [`Image::cached`] puts an [`ImageCache`] before it: then a change is safe when it is
-//!   [flushed](Image::flush).
-//! - [`clone()`] makes an image of a snapshot, [`Image::children`] tells which there are, [`Image::flatten`]
-//!   parts one from its parent. What a clone has no object for is read from its parent (`parent.rs`), and
-//!   copied up before a part of it is changed (`copyup.rs`).
-//! - [`Image::copy`] makes an image that has the same data, [`Image::deep_copy`] one that has the same
-//!   snapshots and the same parent, too.
-//! - [`Image::diff`] tells what differs between two states; [`diff::file`] are the files in which `rbd` keeps
-//!   that, and [`image_file`] those that have an image with all its snapshots.
-//! - [`Image::sparsify`] gives the room of zeros back, [`Image::limit_snapshots`] has the cluster refuse more
-//!   snapshots than so many.
-//! - [`Image::enable_features`] and [`Image::disable_features`] switch features of an image that is there.
-//! - [`Image::watchers`] tells who has an image open, [`Image::lock_by_hand`] and [`Image::break_lock`] are
-//!   about locks that people take.
-//! - [`blocking`] is all of it for threads that may wait, with images as files.
-//! - [`group`] has images together of which snapshots are taken together.
-//! - [`migration`] moves an image to another place or layout while it is used.
-//! - [`trash`] keeps images for a while that were removed.
-//! - [`View`] is what its header says.
+//! - [`create()`], [`list`], [`remove`] and [`rename`] manage the images of a pool and namespace
+//!   ([`IoCtx`](loligo_rados::IoCtx)).
+//! - [`namespaces`] manages the namespaces of a pool; [`pools`] sums up its images and stores its metadata.
+//! - [`Image`] is an open image: reads and writes, sizes, [snapshots](Image::create_snapshot), metadata,
+//!   object maps. An I/O sends all its object requests in parallel. Without a cache, a change is durable
+//!   when its call returns.
+//! - [`Image::cached`] adds an [`ImageCache`]. A change is then durable after a [flush](Image::flush).
+//! - [`clone()`] creates a clone of a snapshot, [`Image::children`] lists the clones, [`Image::flatten`]
+//!   detaches a clone from its parent. Where a clone has no object, reads go to its parent
+//!   (`parent.rs`); before a part of such an object is changed, the object is copied up (`copyup.rs`).
+//! - [`Image::copy`] copies an image's data, [`Image::deep_copy`] also its snapshots and its link to the
+//!   parent.
+//! - [`Image::diff`] lists the differences between two states; [`diff::file`] reads and writes the files
+//!   in which `rbd` stores them, and [`image_file`] the files of a whole image with its snapshots.
+//! - [`Image::sparsify`] releases blocks of zeros, [`Image::limit_snapshots`] makes the cluster enforce
+//!   a limit on the number of snapshots.
+//! - [`Image::enable_features`] and [`Image::disable_features`] switch features of an existing image.
+//! - [`Image::watchers`] lists the clients that have an image open; [`Image::lock_by_hand`] and
+//!   [`Image::break_lock`] manage locks taken by users.
+//! - [`blocking`] is the same API for threads that may block, with images as files.
+//! - [`group`] manages groups of images, of which consistent snapshots are taken.
+//! - [`migration`] moves an image to another pool, name or layout while it is in use.
+//! - [`trash`] keeps removed images for a while.
+//! - [`View`] holds the contents of an image's header.
 //!
-//! Images that are made are of the second format; those of the first that there are (`old.rs`) can be read,
-//! written to, copied, renamed and removed. Stock programs use them as their own, at the same time too: an
-//! image with the feature exclusive-lock is written to by whoever has the lock, which goes from client to
-//! client (`lock.rs`), and who has it does for others what changes the image as a whole (`owner.rs`); the
-//! object map is kept as librbd keeps it (`object_map.rs`).
+//! New images have format 2, except those of `create_old`. Images of format 1 (`old.rs`) can be read,
+//! written, copied, renamed and removed. Stock programs can use the images at the same time: only the
+//! owner of the exclusive lock writes to an image with the feature exclusive-lock, and the lock moves
+//! from client to client (`lock.rs`). The owner carries out changes of the whole image for other clients
+//! (`owner.rs`). The object map is kept as librbd keeps it (`object_map.rs`).
 //!
-//! What this crate refuses to do, with [`Error::Features`]: journaling, mirroring, encryption, and migration
-//! from what is no image.
+//! This crate does not support journaling, mirroring, encryption, and migration from a source that is
+//! not an image; it refuses them with [`Error::Features`].
 #![forbid(unsafe_code)]
 
 mod allocation;
@@ -115,7 +114,7 @@ pub use sparse::nonzero_runs;
 pub use usage::Usage;
 pub use watchers::Evicted;
 
-/// Work on an image may go from thread to thread.
+/// Futures of work on an image are `Send`.
 const _: () = {
     const fn may_move<F: Send>(_: &F) {}
     #[expect(dead_code, reason = "it is compiled, never called")]

@@ -1,9 +1,10 @@
-//! The exclusive lock of an image: who has it writes, and keeps the object map.
+//! The exclusive lock of an image. Its owner writes to the image and keeps the object map.
 //!
-//! It is a lock of class `lock` on the header, named by its owner's watch of the header
-//! (`librbd/managed_lock`). Whoever wants it asks the owner by a notification; the owner ends his writes,
-//! gives it up and says so. An owner who does not watch any more is dead: he is kept out of the cluster, then
-//! his lock is broken. What others ask the owner to do for them is in `owner.rs`.
+//! It is a lock of class `lock` on the header; its cookie names the owner's watch of the header
+//! (`librbd/managed_lock`). A client that wants the lock requests it from the owner by a notification.
+//! The owner ends its writes, releases the lock and announces the release. An owner without a watch is
+//! dead: it is blocklisted, and then its lock is broken. Requests that other clients send to the owner
+//! are in `owner.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,23 +25,23 @@ use crate::messages::{ClientId, Message, response, result_of};
 use crate::object_map::LOCK;
 use crate::owner;
 
-/// What locks that are taken by programs are tagged with; people's have another tag, or none.
+/// The tag of locks taken by programs; users' locks have another tag, or none.
 const TAG: &str = "internal";
 
-/// What the cookie of an owner begins with; the number of his watch follows.
+/// The prefix of an owner's cookie; the number of its watch follows.
 pub(crate) const COOKIE: &str = "auto ";
 
-/// How long an owner may take to answer that he will give the lock up.
+/// How long an owner may take to acknowledge a request for the lock.
 pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How long is waited for the word that the lock is free before it is tried again.
+/// How long to wait for the announcement that the lock is free before the next attempt.
 pub(crate) const TRY_EVERY: Duration = Duration::from_secs(1);
 
-/// How long the others have to hear of what happened to the image.
+/// How long other clients have to acknowledge news of the image.
 pub(crate) const NEWS_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Inner {
-    /// A place among those who change the image's data, once the lock is ours.
+    /// Takes one permit of the gate for a change of the image's data, once this client owns the lock.
     pub(crate) async fn enter(&self) -> Result<SemaphorePermit<'_>, Error> {
         loop {
             let place = self.gate.acquire().await.map_err(|_| Errno::ENOTCONN)?;
@@ -48,21 +49,21 @@ impl Inner {
             if self.may_write() && !self.map.is_doubtful() && !self.caching.is_left() {
                 self.refresh_if_stale().await?;
                 self.check_view()?;
-                // Somebody may have switched the exclusive lock on.
+                // The exclusive lock may have been switched on meanwhile.
                 if self.may_write() {
                     self.begin_caching();
                     return Ok(place);
                 }
             }
             drop(place);
-            // On the heap, so that futures are small for who has the lock.
+            // Boxed, so that futures stay small for the lock's owner.
             let all = Box::pin(self.enter_alone()).await?;
             drop(all);
         }
     }
 
-    /// All places, so that nobody else changes the image's data, once the lock is ours. What was written
-    /// before is no more in the cache alone.
+    /// Takes all permits of the gate, once this client owns the lock: no other change of the image's
+    /// data runs. The cache has no dirty data afterwards.
     pub(crate) async fn enter_alone(&self) -> Result<SemaphorePermit<'_>, Error> {
         let all = self.gate.acquire_many(GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
         self.caching.none_is_left();
@@ -77,7 +78,7 @@ impl Inner {
                 self.begin_caching();
                 return Ok(all);
             }
-            // If it is ours there is doubt again.
+            // An owned lock is doubted again; the loop checks it.
             if !self.owned.load(Ordering::Acquire) {
                 self.acquire().await?;
             }
@@ -112,7 +113,7 @@ impl Inner {
         LockOptions { cookie, tag: TAG.into(), ..LockOptions::default() }
     }
 
-    /// Takes the lock, from its owner if there is one. To be called with all places of the gate.
+    /// Takes the lock, from its owner if there is one. The caller must hold all permits of the gate.
     async fn acquire(&self) -> Result<(), Error> {
         let mut waits: Option<WaitGuard> = None;
         loop {
@@ -137,7 +138,8 @@ impl Inner {
         self.begin_to_own().await
     }
 
-    /// Takes the lock if nobody has it, and asks nobody for it; true if it is ours now.
+    /// Takes the lock if it is free, without a request to its owner. Returns `true` if this client owns
+    /// the lock now.
     pub(crate) async fn acquire_if_free(&self) -> Result<bool, Error> {
         let _all = self.gate.acquire_many(GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
         self.caching.none_is_left();
@@ -156,7 +158,7 @@ impl Inner {
         Ok(self.may_write())
     }
 
-    /// True if the lock is ours, false if somebody has it.
+    /// Returns `true` if this client owns the lock now, `false` if another client does.
     async fn try_lock(&self) -> Result<bool, Error> {
         match self.io.lock(&*self.header, LOCK, LockMode::Exclusive, &self.lock_options()).await {
             Ok(()) => Ok(true),
@@ -166,25 +168,25 @@ impl Inner {
         }
     }
 
-    /// The lock has been taken.
+    /// Begins the tenure of a lock that was just taken.
     async fn begin_to_own(&self) -> Result<(), Error> {
         self.opened().await?;
         self.tenure.begins();
         self.owned.store(true, Ordering::Release);
         if let Err(e) = self.check_view() {
-            // The owner before has made it an image that is not written to from here.
+            // The previous owner has made it an image that this crate does not write to.
             self.give_up().await?;
             return Err(e);
         }
         if !self.view.load().has(feature::EXCLUSIVE_LOCK) {
-            // It was switched off meanwhile.
+            // The feature exclusive-lock was switched off meanwhile.
             return self.give_up().await;
         }
         self.announce(Message::AcquiredLock(self.client_id()));
         Ok(())
     }
 
-    /// The lock is ours: what is there is what nobody else changes now.
+    /// Reads the header and the object map, which nobody else changes now.
     async fn opened(&self) -> Result<(), Error> {
         self.refresh().await?;
         let view = self.view.load();
@@ -192,7 +194,7 @@ impl Inner {
             return Ok(());
         }
         match self.map.open(self.fixed.layout.object_count(view.size)).await {
-            // A map that cannot be read is nobody's: it says so until it is made anew.
+            // A map that cannot be read is marked invalid until it is rebuilt.
             Err(Error::Decode { .. }) => self.invalidate_map().await,
             Err(e) if e.is_not_found() || e.errno() == Errno::EINVAL => self.invalidate_map().await,
             done => done,
@@ -208,7 +210,7 @@ impl Inner {
         Ok(Some(holder))
     }
 
-    /// The reason of a wait for an owner of the lock that was asked for something.
+    /// The reason of a wait for the lock's owner, which was asked for something.
     pub(crate) fn locked_by(&self, owner: &LockHolder, asked: &str) -> Reason {
         let at = owner.addr.sock.map_or_else(String::new, |sock| format!(" at {sock}/{}", owner.addr.nonce));
         let holder = format!("client.{}{at}, which was asked to {asked}", owner.client.num);
@@ -223,8 +225,8 @@ impl Inner {
         }))
     }
 
-    /// Keeps a dead owner out of the cluster, and breaks his lock. One of this very client, who was dropped
-    /// as he took it, is not kept out.
+    /// Blocklists a dead owner and breaks its lock. A lock of this same client, left when its
+    /// acquisition was dropped, is broken without blocklisting.
     async fn put_out(&self, owner: &LockHolder) -> Result<(), Error> {
         if u64::try_from(owner.client.num) != Ok(self.client_id().client) {
             let Some(sock) = owner.addr.sock else { return Err(Errno::EPROTO.into()) };
@@ -246,14 +248,14 @@ impl Inner {
         }
     }
 
-    /// Gives the lock up, once all who write have ended.
+    /// Releases the lock after all writes have ended.
     pub(crate) async fn release(&self) -> Result<(), Error> {
         let _all = self.gate.acquire_many(GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
         self.give_up().await
     }
 
-    /// The same, whatever becomes of what the cache holds: what cannot be written back is lost, and it is
-    /// told now.
+    /// As [`Inner::release`], but releases the lock even if the write-back fails: the data is lost, and
+    /// the failure is returned.
     pub(crate) async fn release_at_last(&self) -> Result<(), Error> {
         let _all = self.gate.acquire_many(GATE_PLACES).await.map_err(|_| Errno::ENOTCONN)?;
         let flushed = self.flush_cache().await;
@@ -262,8 +264,8 @@ impl Inner {
         flushed.and(released)
     }
 
-    /// The same as [`Inner::release`] for who is alone already. Nothing is in the cache alone any more when
-    /// the lock is somebody else's. A lock that is not there to be given up is lost.
+    /// As [`Inner::release`], for a caller that has exclusive access already. The cache is written back
+    /// before the lock is released. A lock that no longer exists at the release is lost.
     pub(crate) async fn give_up(&self) -> Result<(), Error> {
         self.end_caching().await?;
         if !self.owned.swap(false, Ordering::AcqRel) {
@@ -279,7 +281,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Why there was no lock of ours to be given up: it is lost, unless the image is gone as a whole.
+    /// The lock to be released did not exist: it is lost, unless the whole image was removed.
     async fn was_not_held(&self) -> Result<(), Error> {
         match self.io.lock_info(&*self.header, LOCK).await {
             Err(e) if e.is_not_found() => Ok(()),
@@ -288,19 +290,20 @@ impl Inner {
         }
     }
 
-    /// Tells all who have the image open, without waiting for them.
+    /// Notifies all clients that have the image open, without waiting for them.
     pub(crate) fn announce(&self, message: Message) {
         let (io, header) = (self.io.clone(), self.header.clone());
         tokio::spawn(async move { io.notify(header, message.to_bytes(), NEWS_TIMEOUT).await });
     }
 
-    /// Says that the header is about to change: if whoever changes it is dropped before he has read it again,
-    /// the next one reads it.
+    /// Marks the header as about to change: if the task is dropped before it has read the header again,
+    /// the next operation reads it.
     pub(crate) fn header_changes(&self) {
         self.stale.store(true, Ordering::Release);
     }
 
-    /// Tells all who have the image open that its header has changed, and waits until they know.
+    /// Notifies all clients that have the image open of a changed header, and waits for their
+    /// acknowledgement.
     pub(crate) async fn header_changed(&self) -> Result<(), Error> {
         self.refresh().await?;
         self.io.notify(&*self.header, Message::HeaderUpdate.to_bytes(), NEWS_TIMEOUT).await?;
@@ -308,17 +311,17 @@ impl Inner {
     }
 }
 
-/// The watch that the owner's cookie names.
+/// The watch in the owner's cookie.
 fn watch_of(owner: &LockHolder) -> Option<u64> {
     owner.cookie.as_text()?.strip_prefix(COOKIE)?.parse().ok()
 }
 
-/// Hears what others say of the image, until `stop`.
+/// Handles notifications on the image until `stop`.
 pub(crate) async fn listen(inner: Arc<Inner>, mut watch: Watch, mut stop: oneshot::Receiver<()>) {
     loop {
         tokio::select! {
             _ = &mut stop => {
-                // What cannot be told the OSD finds out itself.
+                // If this fails, the OSD ends the watch after its timeout.
                 let _ = watch.unwatch().await;
                 return;
             }
@@ -345,7 +348,7 @@ fn heard(inner: &Arc<Inner>, notification: Notification) {
         Ok(Message::HeaderUpdate) => {
             inner.stale.store(true, Ordering::Release);
             if is_foreign {
-                // A lock that was broken by hand is told so.
+                // A client that breaks the lock for a user sends this notification.
                 inner.doubt_lock();
             }
         }
@@ -360,8 +363,8 @@ fn heard(inner: &Arc<Inner>, notification: Notification) {
             let inner = Arc::clone(inner);
             tokio::spawn(async move {
                 match inner.release().await {
-                    // The lock stays ours as long as there is something to write back. Who wants it asks
-                    // again; who flushes is told.
+                    // The lock is kept while there is dirty data. The other client repeats its request,
+                    // and a flush reports the failure.
                     Ok(()) | Err(Error::WriteBack(_)) => {}
                     Err(e) => inner.ended.store(e.errno().0, Ordering::Release),
                 }
@@ -371,7 +374,7 @@ fn heard(inner: &Arc<Inner>, notification: Notification) {
         Ok(Message::Request { of, wanted }) if owned => return owner::serve(inner, of, wanted, notification),
         Ok(Message::Progress { of, done, all }) => inner.requests.progress(of, inner.client_id(), done, all),
         Ok(Message::Complete { of, result }) => inner.requests.complete(of, inner.client_id(), result),
-        // Not for us, or of a newer release.
+        // Not for this client, or of a newer release.
         Ok(_) | Err(_) => {}
     }
     drop(notification);

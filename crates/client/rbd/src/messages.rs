@@ -1,4 +1,5 @@
-//! What clients of an image tell each other by notifications on its header (`librbd/WatchNotifyTypes.h`).
+//! Messages between the clients of an image, sent as notifications on its header
+//! (`librbd/WatchNotifyTypes.h`).
 
 use bytes::Bytes;
 use loligo_rados::SnapId;
@@ -12,40 +13,40 @@ pub(crate) struct ClientId {
     pub(crate) watch: u64,
 }
 
-/// A request to the lock's owner, as who sends it counts them.
+/// The id of a request to the lock's owner: the sender and its counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RequestId {
     pub(crate) client: ClientId,
     pub(crate) number: u64,
 }
 
-/// A notification, as far as something is done about it here.
+/// A notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Message {
-    /// Somebody has the exclusive lock now.
+    /// A client has acquired the exclusive lock.
     AcquiredLock(ClientId),
-    /// Somebody has it no more.
+    /// A client has released the exclusive lock.
     ReleasedLock(ClientId),
-    /// Somebody wants it.
+    /// A client requests the exclusive lock.
     RequestLock(ClientId),
     /// The header has changed.
     HeaderUpdate,
-    /// How far the owner is with a request.
+    /// The owner's progress with a request.
     Progress { of: RequestId, done: u64, all: u64 },
-    /// What came of a request: 0, or a negative errno.
+    /// The result of a request: 0, or a negative errno.
     Complete { of: RequestId, result: i32 },
-    /// The lock's owner is asked to change the image. Without an id he answers when it is done; with one at
-    /// once, and tells later what came of it.
+    /// A request to the lock's owner to change the image. The owner answers a request without an id when
+    /// it is done. It answers a request with an id at once, and sends the result later.
     Request { of: Option<RequestId>, wanted: Wanted },
-    /// Of those who freeze file systems, or of a newer release.
+    /// About freezing of file systems (quiesce), or of a newer release.
     Other(u32),
 }
 
-/// What the lock's owner is asked to do.
+/// The operation requested from the lock's owner.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Flatten,
-    /// Copies what it does not have yet of the place that it is migrated from.
+    /// Copies data that is still in the migration's source.
     Migrate,
     Resize {
         size: u64,
@@ -81,18 +82,18 @@ pub(crate) enum Wanted {
     Sparsify {
         block_bytes: u64,
     },
-    /// `None`: the key is to be removed.
+    /// `None`: removes the key.
     Metadata {
         key: Name,
         value: Option<Bytes>,
     },
 }
 
-/// `NotifyMessage`'s version of release 16.
+/// The version of `NotifyMessage` in release 16.
 const VERSION: u8 = 7;
-/// From these versions on a request for the lock says whether it is to be forced, one to resize whether the
-/// image may become smaller, one about a snapshot of which kind that is (in that of kinds, behind the rest,
-/// where a snapshot is made), and all requests have ids.
+/// The first versions in which: a request for the lock has a force flag; a resize request has a flag
+/// that allows shrinking; a request about a snapshot has the snapshot's kind (in the version before, a
+/// request to create a snapshot already has it, at its end); all requests have ids.
 const VERSION_FORCE: u8 = 3;
 const VERSION_SHRINK: u8 = 4;
 const VERSION_KIND: u8 = 6;
@@ -132,7 +133,7 @@ impl Decode for ClientId {
 }
 
 impl RequestId {
-    /// Where there is none.
+    /// Stands for no id.
     const NONE: Self = Self { client: ClientId { client: 0, watch: 0 }, number: 0 };
 }
 
@@ -150,7 +151,8 @@ impl Decode for RequestId {
 }
 
 impl Wanted {
-    /// The id stands behind the rest, where it has not always been there, but before what has come after it.
+    /// Requests that did not always have an id have it after the older fields, and before fields that
+    /// were added later.
     fn encode(&self, of: RequestId, w: &mut Writer) {
         w.u32(self.code());
         match self {
@@ -223,7 +225,7 @@ impl Wanted {
             // METADATA_UPDATE; no other code is a request.
             _ => Self::Metadata { key: r.get()?, value: r.get()? },
         };
-        // Of the same version there are programs that send none yet.
+        // Some programs of the same version do not send an id yet.
         let of = if r.is_empty() { None } else { Some(r.get()?) };
         Ok((of, wanted))
     }
@@ -307,14 +309,15 @@ impl Decode for Message {
     }
 }
 
-/// An answer to a notification (`ResponseMessage`): 0, or a negative errno.
+/// Encodes an answer to a notification (`ResponseMessage`): 0, or a negative errno.
 pub(crate) fn response(result: i32) -> Bytes {
     let mut w = Writer::new();
     w.versioned(1, 1, |w| w.i32(result));
     w.into_bytes()
 }
 
-/// The result in an answer; `None` if there is none: that client is not concerned.
+/// Decodes the result in an answer; `None` if it has none, because it is of a client that is not
+/// concerned.
 pub(crate) fn result_of(answer: &[u8]) -> Option<i32> {
     Reader::new(answer).versioned("ResponseMessage", 1, 1, |r, _| r.i32()).ok()
 }

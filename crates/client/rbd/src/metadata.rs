@@ -1,4 +1,4 @@
-//! Keys and values that users keep with an image.
+//! Metadata: keys and values that users store with an image.
 
 use std::collections::BTreeMap;
 
@@ -11,15 +11,15 @@ use crate::Error;
 use crate::call::{ask, tell};
 use crate::image::Image;
 
-/// What the keys begin with that librbd keeps for itself; a copy of an image does not get them
-/// (`librbd/internal.cc`, release 16).
+/// The prefix of librbd's own keys, which a copy of an image does not get (`librbd/internal.cc`, release
+/// 16).
 const OWN_KEYS: &str = ".rbd";
 
-/// Pairs in one answer.
+/// Pairs in one reply.
 const PAIRS_AT_A_TIME: u64 = 64;
 
 impl Image {
-    /// All pairs.
+    /// Returns all pairs.
     ///
     /// # Errors
     /// They cannot be read.
@@ -53,14 +53,14 @@ impl Image {
     }
 }
 
-/// The pairs of an image that its copies and clones get too.
+/// Reads the pairs of an image that its copies and clones get.
 pub(crate) async fn load_for_copy(io: &IoCtx, header: &Name) -> Result<BTreeMap<Name, Bytes>, Error> {
     let mut pairs = load(io, header).await?;
     pairs.retain(|key, _| !key.starts_with(OWN_KEYS.as_bytes()));
     Ok(pairs)
 }
 
-/// All pairs of an image.
+/// Reads all pairs of an image.
 pub(crate) async fn load(io: &IoCtx, header: &Name) -> Result<BTreeMap<Name, Bytes>, Error> {
     let mut all = BTreeMap::new();
     let mut after = Name::new();

@@ -1,11 +1,11 @@
-//! What the objects of images are called (`include/rbd_types.h`).
+//! The names of images' objects (`include/rbd_types.h`).
 
 use loligo_rados::Errno;
 use loligo_wire::Name;
 
 use crate::Error;
 
-/// A name that an image or a namespace may have.
+/// Returns an error unless an image or a namespace may have this name.
 pub(crate) fn checked(name: &Name) -> Result<(), Error> {
     match name.is_empty() || name.iter().any(|byte| b"/@".contains(byte)) {
         true => Err(Errno::EINVAL.into()),
@@ -13,25 +13,25 @@ pub(crate) fn checked(name: &Name) -> Result<(), Error> {
     }
 }
 
-/// Names and ids of all images.
+/// The directory: names and ids of all images.
 pub(crate) const DIRECTORY: &str = "rbd_directory";
 
-/// Holds the id of the image of this name.
+/// The object with the id of the image of this name.
 pub(crate) fn id_object(name: &Name) -> Name {
     [b"rbd_id.", name.as_bytes()].concat().into()
 }
 
-/// Holds what an image is.
+/// The header of an image.
 pub(crate) fn header(id: &str) -> Name {
     format!("rbd_header.{id}").into()
 }
 
-/// Holds what an image of the first format is.
+/// The header of an image of format 1.
 pub(crate) fn old_header(name: &Name) -> Name {
     [name.as_bytes(), b".rbd"].concat().into()
 }
 
-/// Holds the object map of an image, or of one of its snapshots.
+/// The object map of an image, or of one of its snapshots.
 pub(crate) fn object_map(id: &str, snap: Option<u64>) -> Name {
     match snap {
         None => format!("rbd_object_map.{id}").into(),
@@ -39,7 +39,7 @@ pub(crate) fn object_map(id: &str, snap: Option<u64>) -> Name {
     }
 }
 
-/// A data object. Each I/O asks for it, so it is put together by hand.
+/// The name of a data object. Each I/O needs it, so it is formatted by hand.
 pub(crate) fn data_object(prefix: &str, digits: usize, number: u64) -> String {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
     let mut name = String::with_capacity(prefix.len() + 1 + digits);
@@ -49,24 +49,24 @@ pub(crate) fn data_object(prefix: &str, digits: usize, number: u64) -> String {
     name
 }
 
-/// Namespaces of a pool that may have images.
+/// The namespaces of a pool for images.
 pub(crate) const NAMESPACES: &str = "rbd_namespace";
 
 /// Names and ids of all groups.
 pub(crate) const GROUPS: &str = "rbd_group_directory";
 
-/// Holds the images and snapshots of a group.
+/// The header of a group: its images and snapshots.
 pub(crate) fn group_header(id: &str) -> Name {
     format!("rbd_group_header.{id}").into()
 }
 
-/// Says whether librbd has looked whether the pool can have images, and holds the pool's metadata.
+/// Whether the pool supports images, as checked by a client, and the pool's metadata.
 pub(crate) const INFO: &str = "rbd_info";
 
-/// Images that wait to be removed.
+/// The trash.
 pub(crate) const TRASH: &str = "rbd_trash";
 
-/// Clones of the first version of a pool.
+/// The clones of version 1 in a pool and namespace.
 pub(crate) const CHILDREN: &str = "rbd_children";
 
 #[cfg(test)]

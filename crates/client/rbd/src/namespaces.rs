@@ -1,4 +1,4 @@
-//! Namespaces of a pool that may have images.
+//! The namespaces of a pool for images.
 
 use loligo_rados::{Errno, IoCtx};
 use loligo_wire::{Decode, DecodeError, Name, Reader};
@@ -7,12 +7,12 @@ use crate::call::{ask, listed, tell};
 use crate::error::EBUSY;
 use crate::{Error, names};
 
-/// Images may be made.
+/// Images may be created.
 const READY: u8 = 0;
-/// They may not.
+/// Images may not be created.
 const ADD_DISABLED: u8 = 1;
 
-/// The pool's namespaces, by name.
+/// Lists the pool's namespaces, by name.
 ///
 /// # Errors
 /// They cannot be read.
@@ -20,10 +20,10 @@ pub async fn list(io: &IoCtx) -> Result<Vec<Name>, Error> {
     listed(&io.with_namespace(""), names::NAMESPACES, "namespace_list", Name::as_bytes).await
 }
 
-/// Makes a namespace.
+/// Creates a namespace.
 ///
 /// # Errors
-/// [`Error::NamespaceExists`]; EINVAL if it is no name.
+/// [`Error::NamespaceExists`]; EINVAL if the name is not valid.
 pub async fn create(io: &IoCtx, name: impl Into<Name>) -> Result<(), Error> {
     let name = &name.into();
     names::checked(name)?;
@@ -34,24 +34,24 @@ pub async fn create(io: &IoCtx, name: impl Into<Name>) -> Result<(), Error> {
     }
     let ready = set_state(&io.with_namespace(name), READY).await;
     if ready.is_err() {
-        // The first failure is the one to tell.
+        // The first failure is returned.
         let _ = tell(&all, names::NAMESPACES, "namespace_remove", |w| w.put(name)).await;
     }
     ready
 }
 
-/// Removes a namespace that has no images, in its trash neither.
+/// Removes a namespace without images, also in its trash.
 ///
 /// # Errors
-/// [`Error::NoNamespace`]; [`Error::NamespaceBusy`]. If it fails in between it can be repeated.
+/// [`Error::NoNamespace`]; [`Error::NamespaceBusy`]. After a failure the call can be repeated.
 pub async fn remove(io: &IoCtx, name: impl Into<Name>) -> Result<(), Error> {
     let name = &name.into();
     if name.is_empty() {
-        // It is what the pool has without namespaces.
+        // The default namespace.
         return Err(Errno::EINVAL.into());
     }
     let inner = io.with_namespace(name);
-    // From now on no image is made.
+    // From now on no image can be created.
     match set_state(&inner, ADD_DISABLED).await {
         Err(e) if e.errno() == EBUSY => return Err(Error::NamespaceBusy(name.to_owned())),
         Err(e) if e.is_not_found() => {}
@@ -90,7 +90,7 @@ async fn has_trash(io: &IoCtx) -> Result<bool, Error> {
     }
 }
 
-/// Of a list's items, which are not looked at.
+/// The number of items of a list, which are not decoded.
 struct Count(u32);
 
 impl Decode for Count {

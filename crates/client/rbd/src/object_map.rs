@@ -1,11 +1,11 @@
-//! The object map of an image that is being written to.
+//! The object map of an image that is being written.
 //!
-//! The map is the cluster's; a copy of it is here while the exclusive lock is held. Before an object is
-//! written to for the first time the map says that it exists; before it is removed, that it may be gone;
-//! afterwards, that it is. So whatever is lost on the way, an object that exists is never missing in the map.
+//! The map is stored in the cluster; a copy of it is in memory while this client owns the exclusive
+//! lock. Before the first write to an object the map marks it EXISTS; before a removal, PENDING; after
+//! it, NONEXISTENT. A failure in between never leaves an existing object marked NONEXISTENT.
 //!
-//! Each object that is being changed has an entry while it is. Writers share it; who removes the object has
-//! it alone. So nobody waits for the map but for changes to the same object.
+//! Each object that is being changed has an entry. Writers share the entry; a removal holds it
+//! exclusively. A task therefore waits only for changes of the same object.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,26 +22,26 @@ use crate::call::{ask, telling};
 use crate::error::EBUSY;
 use crate::{Error, names};
 
-/// Held for some map entries' work, by whoever begins or ends a change of objects.
+/// Held for a short access to the entries when a change of objects begins or ends.
 static ENTRIES: Class = Class::new("rbd.object_map.entries");
 
-/// The name of the lock on an object map's object; that of the exclusive lock, too (`RBD_LOCK_NAME`).
+/// The name of the lock on an object map's object, and of the exclusive lock (`RBD_LOCK_NAME`).
 pub(crate) const LOCK: &str = "rbd_lock";
 
-/// What of an image's objects is being changed, and its map.
+/// The object map of an image, and the objects being changed.
 pub(crate) struct Keeper {
     io: IoCtx,
     oid: Name,
     state: Mutex<State>,
     changed: Notify,
-    /// Whoever changed the map as a whole was dropped before he knew whether it was done: the copy may be
-    /// another one.
+    /// A change of the whole map was dropped before its result was known: the copy may differ from the
+    /// stored map.
     doubtful: AtomicBool,
 }
 
 #[derive(Default)]
 struct State {
-    /// `None`: there is none, or it cannot be relied on.
+    /// `None`: there is no map, or it is invalid.
     map: Option<ObjectMap>,
     entries: HashMap<u64, Entry>,
 }
@@ -49,7 +49,7 @@ struct State {
 #[derive(Default)]
 struct Entry {
     writers: u32,
-    /// One changes the map, or removes the object.
+    /// The object is being removed.
     busy: bool,
 }
 
@@ -65,8 +65,8 @@ impl Keeper {
         }
     }
 
-    /// Takes the map's own lock away from whoever had it, and reads the map. Only who has the exclusive lock
-    /// may.
+    /// Takes the map's lock, breaking that of a previous holder, and reads the map. The caller must own
+    /// the exclusive lock.
     pub(crate) async fn open(&self, objects: u64) -> Result<(), Error> {
         self.take_lock().await?;
         let mut map = load(&self.io, &self.oid).await?;
@@ -100,7 +100,7 @@ impl Keeper {
         }
     }
 
-    /// Gives the map up.
+    /// Drops the map and releases its lock.
     pub(crate) async fn close(&self) -> Result<(), Error> {
         let had_map = {
             let mut state = self.state.lock();
@@ -120,7 +120,7 @@ impl Keeper {
         self.doubtful.load(Ordering::Acquire)
     }
 
-    /// Makes the copy the cluster's map again. To be called alone.
+    /// Reloads the copy if it is doubtful. Needs exclusive access.
     pub(crate) async fn be_certain(&self) -> Result<(), Error> {
         if self.is_doubtful() && self.is_open() {
             self.reload().await?;
@@ -137,24 +137,24 @@ impl Keeper {
         self.state.lock().map.is_some()
     }
 
-    /// Whether the map says that there is no such object. Where there is no map there may be.
+    /// Whether the map marks the object NONEXISTENT. Without a map the object may exist.
     pub(crate) fn is_missing(&self, object: u64) -> bool {
         self.state.lock().map.as_ref().is_some_and(|map| map.get(object) == NONEXISTENT)
     }
 
-    /// Says that these objects, which ascend, exist; they are not removed while the result lives.
+    /// Marks these objects, in ascending order, EXISTS. None of them is removed while the result lives.
     pub(crate) async fn writing(&self, objects: &[u64]) -> Result<Writing<'_>, Error> {
         let mut held = self.held(objects).await;
         let (unmarked, missing) = self.unmarked(objects);
         if !unmarked.is_empty() {
-            // On the heap, so that futures are small for those who change what is known to exist.
+            // Boxed, so that futures stay small for writes to objects already marked.
             Box::pin(self.mark(&unmarked)).await?;
         }
         held.missing = missing;
         Ok(held)
     }
 
-    /// An object, of which nothing is said yet, is not removed while the result lives.
+    /// Keeps an object from being removed while the result lives, without marking it.
     pub(crate) async fn holding(&self, object: u64) -> Writing<'_> {
         self.held(&[object]).await
     }
@@ -173,8 +173,8 @@ impl Keeper {
         held
     }
 
-    /// Says of an object that is held and that nobody had written to that it exists, in this state. What a
-    /// writer says meanwhile counts more.
+    /// Marks a held object that was copied up with `state`. A mark set meanwhile by a writer has
+    /// precedence.
     pub(crate) async fn copying(&self, object: u64, state: u8) -> Result<(), Error> {
         let now = self.state.lock().map.as_ref().map(|map| map.get(object));
         match now {
@@ -184,7 +184,7 @@ impl Keeper {
         }
     }
 
-    /// Waits until nobody removes the object.
+    /// Waits until no removal of the object runs.
     async fn enter(&self, object: u64, mut take: impl FnMut(&mut Entry) -> bool) {
         loop {
             let changed = self.changed.notified();
@@ -199,8 +199,7 @@ impl Keeper {
         }
     }
 
-    /// Those of which it is not said that they exist, and among them those of which it is said that there is
-    /// no such object.
+    /// Returns the objects the map does not mark EXISTS, and, of those, the ones it marks NONEXISTENT.
     fn unmarked(&self, objects: &[u64]) -> (Vec<u64>, Vec<u64>) {
         let state = self.state.lock();
         let Some(map) = &state.map else { return Default::default() };
@@ -209,14 +208,14 @@ impl Keeper {
         (unmarked.collect(), missing.collect())
     }
 
-    /// Says that objects exist.
+    /// Marks objects EXISTS.
     async fn mark(&self, objects: &[u64]) -> Result<(), Error> {
-        // Several may say the same of one object: it is true each time.
+        // Concurrent tasks may mark the same object; the mark is the same.
         let updates = runs(objects).into_iter().map(|(from, to)| self.update(from, to, EXISTS, None));
         futures_util::future::try_join_all(updates).await.map(drop)
     }
 
-    /// Removes an object, alone, with the map before and behind it.
+    /// Removes an object exclusively, and updates the map before and after.
     pub(crate) async fn removing(
         &self,
         object: u64,
@@ -225,7 +224,8 @@ impl Keeper {
         self.thinning(object, async { remove.await.map(|()| false) }).await
     }
 
-    /// The same with what may have removed the object: it says whether it is still there.
+    /// As `Keeper::removing`, for a change that may remove the object; `change` returns whether the
+    /// object still exists.
     pub(crate) async fn thinning(
         &self,
         object: u64,
@@ -241,7 +241,8 @@ impl Keeper {
         .await;
         let _busy = Removing { keeper: self, object };
         if self.is_open() {
-            // Here first: if this ends before the answer, the next writer still says that the object exists.
+            // The copy first: if this future is dropped before the reply, the next writer still marks
+            // the object EXISTS.
             self.set(object, object + 1, PENDING, None);
             self.update(object, object + 1, PENDING, None).await?;
         }
@@ -249,10 +250,10 @@ impl Keeper {
         if !self.is_open() {
             return changed.map(drop);
         }
-        // What failed has left something, for all that is known.
+        // After a failure the object may still exist.
         let state = if changed.as_ref().is_ok_and(|is_there| !is_there) { NONEXISTENT } else { EXISTS };
         let told = self.update(object, object + 1, state, Some(PENDING)).await;
-        // The first failure is the one to tell.
+        // The first failure is returned.
         changed.and(told)
     }
 
@@ -278,7 +279,7 @@ impl Keeper {
         }
     }
 
-    /// A request that fails unless the map's lock is still ours.
+    /// An operation that fails unless this client still holds the map's lock.
     fn locked(&self) -> WriteOp {
         let mut w = Writer::new();
         w.versioned(1, 1, |w| {
@@ -290,7 +291,7 @@ impl Keeper {
         WriteOp::new().exec("lock", "assert_locked", &w.into_bytes())
     }
 
-    /// Makes it a map of so many objects. Those that are cut off must be gone.
+    /// Resizes the map to `objects`. Objects behind the new end must be gone.
     pub(crate) async fn resize(&self, objects: u64) -> Result<(), Error> {
         if !self.is_open() {
             return Ok(());
@@ -312,7 +313,7 @@ impl Keeper {
         Ok(self.io.operate(&*self.oid, op).await?)
     }
 
-    /// Keeps the map as a snapshot's.
+    /// Stores the map as that of a snapshot.
     pub(crate) async fn keep_as(&self, id: &str, snap: u64) -> Result<(), Error> {
         if !self.is_open() {
             return Ok(());
@@ -321,7 +322,7 @@ impl Keeper {
         Ok(self.io.write_full(names::object_map(id, Some(snap)), stored).await?)
     }
 
-    /// Has the image's map say that nothing has changed since the newest snapshot.
+    /// Marks all existing objects of the image's map unchanged since the newest snapshot.
     pub(crate) async fn begin_diff(&self) -> Result<(), Error> {
         if !self.is_open() {
             return Ok(());
@@ -331,8 +332,8 @@ impl Keeper {
         self.reload().await
     }
 
-    /// Has the next snapshot's map (`next`, or the image's) say too what changed before this one. It may be
-    /// repeated.
+    /// Adds the changes before this snapshot to the next snapshot's map (`next`, or the image's). It may
+    /// be repeated.
     pub(crate) async fn pass_on(&self, id: &str, snap: u64, next: Option<u64>) -> Result<(), Error> {
         if !self.is_open() {
             return Ok(());
@@ -348,7 +349,7 @@ impl Keeper {
         self.reload().await
     }
 
-    /// Removes the map of a snapshot that is no more.
+    /// Removes the map of a removed snapshot.
     pub(crate) async fn forget(&self, id: &str, snap: u64) -> Result<(), Error> {
         match self.io.remove(names::object_map(id, Some(snap))).await {
             Err(e) if !e.is_not_found() => Err(e.into()),
@@ -356,8 +357,8 @@ impl Keeper {
         }
     }
 
-    /// The image, which has so many objects now, is about to become what a snapshot was: it may have the
-    /// objects of both.
+    /// Prepares a roll-back of the image, which has `objects` objects, to a snapshot: during it the
+    /// image may have the objects of both.
     pub(crate) async fn begin_roll_back(&self, id: &str, snap: u64, objects: u64) -> Result<(), Error> {
         if !self.is_open() {
             return Ok(());
@@ -370,14 +371,14 @@ impl Keeper {
         self.replace(map).await
     }
 
-    /// The image, which has so many objects now, becomes what a snapshot was.
+    /// Finishes a roll-back of the image, which has `objects` objects, to a snapshot.
     pub(crate) async fn roll_back(&self, id: &str, snap: u64, objects: u64) -> Result<(), Error> {
         if !self.is_open() {
             return Ok(());
         }
         let mut map = load(&self.io, &names::object_map(id, Some(snap))).await?;
         map.resize(objects, NONEXISTENT);
-        // What is there now has come since the newest snapshot.
+        // All existing objects count as changed since the newest snapshot.
         (0..objects)
             .filter(|n| map.get(*n) != NONEXISTENT)
             .collect::<Vec<_>>()
@@ -386,7 +387,7 @@ impl Keeper {
         self.replace(map).await
     }
 
-    /// Makes the map anew, whether there is one or not.
+    /// Creates the map, or replaces an existing one.
     pub(crate) async fn make(&self, map: ObjectMap) -> Result<(), Error> {
         self.take_lock().await?;
         self.replace(map).await
@@ -409,12 +410,12 @@ impl Keeper {
     }
 }
 
-/// Reads a map.
+/// Reads a stored map.
 pub(crate) async fn load(io: &IoCtx, oid: &Name) -> Result<ObjectMap, Error> {
     ask(io, oid, "object_map_load", |_| {}).await
 }
 
-/// Objects that are being written to.
+/// Objects that are being written.
 pub(crate) struct Writing<'a> {
     keeper: &'a Keeper,
     objects: SmallVec<[u64; 1]>,
@@ -422,7 +423,7 @@ pub(crate) struct Writing<'a> {
 }
 
 impl Writing<'_> {
-    /// Whether the map had said, before it was told of it, that there is no such object.
+    /// Whether the map marked the object NONEXISTENT before this write.
     pub(crate) fn was_missing(&self, object: u64) -> bool {
         self.missing.binary_search(&object).is_ok()
     }
@@ -456,7 +457,7 @@ impl Drop for Removing<'_> {
     }
 }
 
-/// Ranges of numbers that follow each other, as the first and the one behind the last.
+/// Groups consecutive numbers into ranges: the first number and the one behind the last.
 fn runs(numbers: &[u64]) -> Vec<(u64, u64)> {
     let mut runs: Vec<(u64, u64)> = Vec::new();
     for n in numbers {

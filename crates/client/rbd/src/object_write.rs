@@ -1,5 +1,5 @@
-//! The change of one object: as it is for an ordinary image, behind a copy-up for a clone (`copyup.rs`), and
-//! behind a copy of what is still elsewhere for an image that is being migrated (`origin/copy.rs`).
+//! Changes of one object: plain for an ordinary image, after a copy-up for a clone (`copyup.rs`), and
+//! after a copy from the source for an image that is being migrated (`origin/copy.rs`).
 
 use loligo_rados::{IoCtx, Outcome, WriteOp, WriteOptions};
 use loligo_stripe::ObjectExtent;
@@ -7,23 +7,23 @@ use loligo_stripe::ObjectExtent;
 use crate::Error;
 use crate::image::Inner;
 
-/// What a change does with what was there before.
+/// How a change treats the previous data in its range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Before {
-    /// Nothing that was in its range is of interest.
+    /// All of it is overwritten.
     Replaced,
-    /// Some of it stays.
+    /// Some of it is kept.
     Kept,
-    /// It is looked at.
+    /// It is compared.
     Compared,
 }
 
 impl Inner {
-    /// Changes an object by `op`, which adds to a request that may begin with something else. `missing`:
-    /// there was no such object when the object map was told of it.
+    /// Changes an object by `op`, which extends a request that may begin with other operations.
+    /// `missing`: the object map marked the object NONEXISTENT before this change.
     ///
     /// # Errors
-    /// What kept the request from being answered, or the object from being copied up.
+    /// The request got no reply, or the object could not be copied up.
     pub(crate) async fn change(
         &self,
         io: &IoCtx,
@@ -38,7 +38,7 @@ impl Inner {
         self.change_own(io, extent, before, missing, op).await
     }
 
-    /// The same of an image that is not being migrated.
+    /// As `Inner::change`, for an image that is not being migrated.
     pub(crate) async fn change_own(
         &self,
         io: &IoCtx,
@@ -51,11 +51,11 @@ impl Inner {
             let op = op(WriteOp::new());
             return Ok(io.execute(self.object(extent), op, WriteOptions::default()).await?);
         }
-        // On the heap, so that futures are small for images without a parent.
+        // Boxed, so that futures stay small for images without a parent.
         Box::pin(self.change_covered(io, extent, before, missing, op)).await
     }
 
-    /// Whether the parent may have something that a change leaves in the object.
+    /// Whether the parent may have data that the change does not overwrite, or that snapshots need.
     pub(crate) fn needs_copy(&self, extent: ObjectExtent, before: Before) -> bool {
         let covered = self.covered(extent.object.0);
         let replaces = before == Before::Replaced && extent.offset == 0 && extent.len >= covered;

@@ -1,8 +1,8 @@
-//! Images of the first format: `NAME.rbd` holds what an image is, and `rbd_directory`'s bytes list them
+//! Images of format 1. `NAME.rbd` is the header, and the bytes of `rbd_directory` list the images
 //! (TMAP).
 //!
-//! They have no id, no features and no lock, and lie in a pool's default namespace. A copy of one is of the
-//! second format.
+//! They have no id, no features and no lock, and exist only in a pool's default namespace. A copy of one
+//! has format 2.
 
 use std::collections::BTreeMap;
 
@@ -19,14 +19,14 @@ use crate::image::{Image, Inner};
 use crate::images::{ORDERS, empty_named, gone};
 use crate::{Error, migration, names};
 
-/// Where the image's size lies in its header.
+/// The offset of the image's size in its header.
 const SIZE_OFFSET: u64 = 80;
 
 /// Steps of an update of the directory (`CEPH_OSD_TMAP_*`).
 const SET: u8 = b's';
 const REMOVE: u8 = b'r';
 
-/// The names of all images of the first format.
+/// Lists the names of all images of format 1.
 pub(crate) async fn list(io: &IoCtx) -> Result<Vec<Name>, Error> {
     let bytes = match io.read(names::DIRECTORY, 0, 0).await {
         Err(e) if e.errno() == Errno::ENOENT => return Ok(Vec::new()),
@@ -39,8 +39,7 @@ pub(crate) async fn list(io: &IoCtx) -> Result<Vec<Name>, Error> {
     Ok(images.into_keys().collect())
 }
 
-/// Whether there is an image of the first format of this name, be it that only its header or its entry is
-/// left.
+/// Whether an image of format 1 has this name, even if only its header or its directory entry is left.
 pub(crate) async fn exists(io: &IoCtx, name: &Name) -> Result<bool, Error> {
     if has_header(io, name).await? {
         return Ok(true);
@@ -48,7 +47,7 @@ pub(crate) async fn exists(io: &IoCtx, name: &Name) -> Result<bool, Error> {
     Ok(list(io).await?.iter().any(|listed| listed == name))
 }
 
-/// Whether there is a header.
+/// Whether the header exists.
 pub(crate) async fn has_header(io: &IoCtx, name: &Name) -> Result<bool, Error> {
     match io.stat(names::old_header(name)).await {
         Err(e) if e.errno() == Errno::ENOENT => Ok(false),
@@ -56,11 +55,11 @@ pub(crate) async fn has_header(io: &IoCtx, name: &Name) -> Result<bool, Error> {
     }
 }
 
-/// Makes an image of the first format. New images should be of the second; a program that is tested with old
-/// ones needs some.
+/// Creates an image of format 1. New images should have format 2; this is for tests of programs with old
+/// images.
 ///
 /// # Errors
-/// [`Error::ImageExists`]; [`Error::Layout`]; EOPNOTSUPP in a namespace, where there are none.
+/// [`Error::ImageExists`]; [`Error::Layout`]; EOPNOTSUPP in a namespace, which cannot have such images.
 pub async fn create_old(io: &IoCtx, name: impl Into<Name>, size: u64, order: u8) -> Result<(), Error> {
     let name = &name.into();
     names::checked(name)?;
@@ -85,7 +84,7 @@ pub async fn create_old(io: &IoCtx, name: impl Into<Name>, size: u64, order: u8)
     update(io, SET, name).await
 }
 
-/// What the header `oid` says.
+/// Reads the header `oid`.
 pub(crate) async fn load(io: &IoCtx, oid: &Name) -> Result<(Fixed, View), Error> {
     let header = header(io, oid).await?;
     let object_size = 1u64.checked_shl(header.order.into()).unwrap_or(0);
@@ -103,7 +102,7 @@ pub(crate) async fn load(io: &IoCtx, oid: &Name) -> Result<(Fixed, View), Error>
 
 async fn header(io: &IoCtx, oid: &Name) -> Result<OldHeader, Error> {
     let header: OldHeader = decoded("rbd_obj_header_ondisk", &io.read(oid, 0, 0).await?)?;
-    // Another object of that name, as a stock client says it.
+    // Not an image's header; a stock client returns the same errno.
     if header.is_image() || header.is_migrating() { Ok(header) } else { Err(Errno::ENXIO.into()) }
 }
 
@@ -114,7 +113,8 @@ fn snapshot(snap: &OldSnap) -> Snapshot {
     Snapshot { info, protected: false, flags: 0, overlap: None }
 }
 
-/// Snapshots, and bytes of the image or of the largest of them; `None` if it is gone.
+/// Returns the number of snapshots, and the size of the image or its largest snapshot; `None` if it was
+/// removed.
 pub(crate) async fn sum(io: &IoCtx, name: &Name) -> Result<Option<(u64, u64)>, Error> {
     match header(io, &names::old_header(name)).await {
         Err(e) if e.is_not_found() => Ok(None),
@@ -126,8 +126,8 @@ pub(crate) async fn sum(io: &IoCtx, name: &Name) -> Result<Option<(u64, u64)>, E
     }
 }
 
-/// Gives an image another name. Its header is copied, with its map, before the directory is changed: wherever
-/// this ends, the image is found under one name at least.
+/// Renames an image. Its header is copied with its omap before the directory is changed, so that the
+/// image is found under at least one name after an interruption.
 pub(crate) async fn rename(image: &Image, to: &Name) -> Result<(), Error> {
     let (io, from) = (&image.inner.io, image.name());
     if exists(io, to).await? || names_new(io, to).await? {
@@ -146,7 +146,7 @@ pub(crate) async fn rename(image: &Image, to: &Name) -> Result<(), Error> {
     gone(io.remove(&*image.inner.header).await.map_err(Error::from))
 }
 
-/// Whether an image of the second format has this name.
+/// Whether an image of format 2 has this name.
 async fn names_new(io: &IoCtx, name: &Name) -> Result<bool, Error> {
     match io.stat(names::id_object(name)).await {
         Err(e) if e.errno() == Errno::ENOENT => Ok(false),
@@ -154,24 +154,24 @@ async fn names_new(io: &IoCtx, name: &Name) -> Result<bool, Error> {
     }
 }
 
-/// Removes an image and its data. If it fails in between it can be repeated.
+/// Removes an image and its data. Can be repeated after a failure.
 pub(crate) async fn remove(io: &IoCtx, name: &Name, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     empty_named(io, name, "", progress).await?;
     gone(io.remove(names::old_header(name)).await.map_err(Error::from))?;
     unlist(io, name).await
 }
 
-/// Takes an image's entry out of the directory. Done again it does nothing.
+/// Removes an image's entry from the directory. A repeated call does nothing.
 pub(crate) async fn unlist(io: &IoCtx, name: &Name) -> Result<(), Error> {
     gone(update(io, REMOVE, name).await)
 }
 
-/// Enters an image in the directory, be it there already.
+/// Adds an image to the directory, even if it is already there.
 pub(crate) async fn list_again(io: &IoCtx, name: &Name) -> Result<(), Error> {
     update(io, SET, name).await
 }
 
-/// Sets an image's entry in the directory, or removes it.
+/// Sets or removes an image's entry in the directory.
 async fn update(io: &IoCtx, step: u8, name: &Name) -> Result<(), Error> {
     let mut w = Writer::new();
     w.u8(step);
@@ -184,7 +184,7 @@ async fn update(io: &IoCtx, step: u8, name: &Name) -> Result<(), Error> {
 }
 
 impl Inner {
-    /// What an image of the first format cannot do, and with which errno a stock client says so.
+    /// Returns an error for an image of format 1, with the errno of stock clients.
     pub(crate) fn must_be_new(&self, what: &'static str, errno: Errno) -> Result<(), Error> {
         match self.fixed.format {
             Format::First => Err(Error::OldFormat { what, errno }),

@@ -1,10 +1,11 @@
-//! Requests to the owner of the exclusive lock, who changes the image as a whole for others while he writes
-//! to it.
+//! Requests to the owner of the exclusive lock. The owner changes the image as a whole for other clients
+//! while it writes to it.
 //!
-//! A request is a notification on the header. The owner answers at once, does the work in the background,
-//! tells from time to time how far he is, and in the end what came of it; one of an older release is answered
-//! when it is done. Who hears that the owner does not know how asks for the lock instead; who hears nothing
-//! looks who is the owner now, and asks again. Facts: `librbd/ImageWatcher.cc`, `librbd/Operations.cc`.
+//! A request is a notification on the header. The owner acknowledges it at once, does the work in the
+//! background, reports its progress periodically, and its result in the end. A request of an older
+//! release has no number and is answered when the work is done. If the owner does not support a request,
+//! the client takes the lock instead; if the owner is silent, the client looks up the current owner and
+//! asks again. Facts: `librbd/ImageWatcher.cc`, `librbd/Operations.cc`.
 
 use std::collections::{HashMap, HashSet};
 use std::pin::pin;
@@ -23,39 +24,39 @@ use crate::lock::{ANSWER_TIMEOUT, NEWS_TIMEOUT, TRY_EVERY};
 use crate::messages::{ClientId, Message, RequestId, Wanted, response, result_of};
 use crate::{Error, Shrink};
 
-/// Held to enter or strike out a request of others; a leaf.
+/// Held to insert or remove a request of another client; a leaf.
 static SERVED: Class = Class::new("rbd.requests.served");
-/// Held to enter, strike out or find a request of ours; a leaf.
+/// Held to insert, remove or find a request of this client; a leaf.
 static ASKED: Class = Class::new("rbd.requests.asked");
 
-/// Requests of others that are carried out at a time at most, of those with a number and of those without.
-/// Who asks for more is not answered, and asks again.
+/// The most requests of other clients carried out at a time; the limit applies separately to those with
+/// a number and those without. Further requests are not answered, and the client repeats them.
 const SERVED_MAX: usize = 64;
 
-/// How often others are told how far a request is: they wait for 30 s (`rbd_request_timed_out_seconds`).
+/// How often progress is reported: other clients wait for 30 s (`rbd_request_timed_out_seconds`).
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
-/// How long an owner may say nothing of a request.
+/// How long an owner may be silent about a request.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// Attempts to tell what came of a request.
+/// The most attempts to report a result.
 const TELL_ATTEMPTS: u32 = 3;
 
-/// Requests under way.
+/// Requests in progress.
 pub(crate) struct Requests {
     served: Mutex<HashSet<RequestId>>,
-    /// Places for requests of older releases, which have no number.
+    /// Permits for requests of older releases, which have no number.
     nameless: Arc<Semaphore>,
     asked: Mutex<HashMap<u64, watch::Sender<News>>>,
     next: AtomicU64,
 }
 
-/// What is known of a request of ours.
+/// The progress of a request of this client.
 #[derive(Clone, Copy, Debug, Default)]
 struct News {
     done: u64,
     all: u64,
-    /// What came of it.
+    /// The result of the request.
     result: Option<i32>,
 }
 
@@ -86,7 +87,8 @@ impl Requests {
         }
     }
 
-    /// Enters a request of others; false if it is there already, `None` if there are too many.
+    /// Inserts a request of another client. Returns `false` if it is already in progress, `None` if
+    /// there are too many.
     fn enter(&self, of: RequestId) -> Option<bool> {
         let mut served = self.served.lock();
         if served.len() >= SERVED_MAX && !served.contains(&of) {
@@ -96,7 +98,7 @@ impl Requests {
     }
 }
 
-/// A request of others that is carried out.
+/// A request of another client in progress.
 struct Served {
     inner: Arc<Inner>,
     of: RequestId,
@@ -108,7 +110,7 @@ impl Drop for Served {
     }
 }
 
-/// A request of ours.
+/// A request of this client.
 struct Asked<'a> {
     requests: &'a Requests,
     number: u64,
@@ -120,7 +122,7 @@ impl Drop for Asked<'_> {
     }
 }
 
-/// How far work is.
+/// The progress of work.
 #[derive(Default)]
 struct Progress {
     done: AtomicU64,
@@ -128,14 +130,14 @@ struct Progress {
 }
 
 impl Progress {
-    /// Relaxed, here and below: it is told to people.
+    /// Relaxed, here and below: the numbers are only displayed.
     fn is(&self, done: u64, all: u64) {
         self.done.store(done, Ordering::Relaxed);
         self.all.store(all, Ordering::Relaxed);
     }
 }
 
-/// Does what the lock's owner is asked to do.
+/// Carries out a request to the lock's owner.
 pub(crate) fn serve(inner: &Arc<Inner>, of: Option<RequestId>, wanted: Wanted, notification: Notification) {
     let inner = Arc::clone(inner);
     let Some(of) = of else {
@@ -219,17 +221,17 @@ async fn carry_out(inner: &Arc<Inner>, wanted: Wanted, progress: &Progress) -> R
         Wanted::Sparsify { block_bytes } => image.sparsify(block_bytes, told).await,
         Wanted::Metadata { key, value: Some(value) } => image.set_metadata(&key, value).await,
         Wanted::Metadata { key, value: None } => image.remove_metadata(&key).await,
-        // Snapshots of mirrors, and what is done with users' only.
+        // Operations on mirrors' snapshots, and on other kinds where only users' snapshots are allowed.
         _ => Err(Errno::EOPNOTSUPP.into()),
     }
 }
 
 impl Image {
-    /// Has the lock's owner do something, if that is somebody else who lives and knows how; tells how far it
-    /// is. False: it is to be done here, with the lock.
+    /// Asks the lock's owner to do something, if the owner is another client, alive, and supports it;
+    /// reports its progress. Returns `false` if this client must do it itself, with the lock.
     ///
     /// # Errors
-    /// The owner's, as an errno; what keeps one from asking.
+    /// The owner's error, as an errno; failures to ask the owner.
     pub(crate) async fn has_owner_do(
         &self,
         wanted: Wanted,
@@ -255,7 +257,7 @@ impl Image {
                 }
                 Some(result) if result == -Errno::EOPNOTSUPP.0 => return Ok(false),
                 Some(result) => return Err(Errno(result.saturating_neg()).into()),
-                // He is owner no more, or about to be.
+                // The owner has changed, or is about to.
                 None => tokio::time::sleep(TRY_EVERY / 4).await,
             }
         }
@@ -263,7 +265,7 @@ impl Image {
 }
 
 impl Inner {
-    /// What came of a request; `None` if nobody says.
+    /// Sends a request and returns its result; `None` if the owner is silent.
     async fn ask_owner(
         &self,
         wanted: Wanted,
@@ -284,7 +286,7 @@ impl Inner {
         }
         let mut is_freed = false;
         loop {
-            // Who gives the lock up for what he was asked says so before he says that it is done.
+            // An owner that releases the lock to carry out the request announces that before the result.
             let silence = if is_freed { ANSWER_TIMEOUT } else { SILENCE_MAX };
             tokio::select! {
                 biased;

@@ -1,4 +1,4 @@
-//! The snapshot that an image is a clone of: what the image has no object for is there, or zeros.
+//! The parent of a clone: the snapshot that is read where the clone has no object.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use crate::call::ask;
 use crate::image::{At, Image, Inner, Mode, Which};
 use crate::{Error, header, names};
 
-/// Ancestors of an image at most. krbd opens 16; a header that names its own image would have no end.
+/// The most ancestors of an image. krbd opens 16; a header that names its own image would never end.
 pub(crate) const ANCESTORS_MAX: u32 = 64;
 
-/// Parts of one object that are read from the parent at the same time.
+/// Parts of one object that are read from the parent in parallel.
 const READS: usize = 32;
 
-/// The parent of an image that is open.
+/// The open parent of an image.
 pub(crate) struct Link {
     spec: ParentSpec,
     inner: Arc<Inner>,
 }
 
-/// What an image's parent is called.
+/// The names of an image's parent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parent {
     /// The pool.
@@ -39,14 +39,14 @@ pub struct Parent {
     pub id: String,
     /// The snapshot's name.
     pub snapshot: Name,
-    /// Whether the image lies in the trash.
+    /// Whether the image is in the trash.
     pub in_trash: bool,
-    /// Bytes of the image, from its beginning, that it may have.
+    /// The first bytes of the clone that the parent may have.
     pub overlap: u64,
 }
 
 impl Image {
-    /// The parent of what is open, if it is a clone.
+    /// Returns the parent of the open image or snapshot, if it has one.
     ///
     /// # Errors
     /// The parent's header or name cannot be read.
@@ -55,8 +55,8 @@ impl Image {
         self.named_parent(overlap).await
     }
 
-    /// The parent of the image and all of its snapshots, if any of them needs it; it may have as much as the
-    /// one of them that needs most.
+    /// Returns the parent if the image or any of its snapshots needs it, with the largest overlap of
+    /// them.
     ///
     /// # Errors
     /// As [`Image::parent`].
@@ -86,7 +86,7 @@ impl Image {
     }
 }
 
-/// Where a parent lies.
+/// The pool and namespace of a parent.
 pub(crate) fn place_of(io: &IoCtx, spec: &ParentSpec) -> IoCtx {
     io.rados().ioctx_by_id(PoolId(spec.pool)).with_namespace(spec.nspace.clone())
 }
@@ -95,7 +95,7 @@ fn missing_snapshot(spec: &ParentSpec) -> Error {
     Error::NoSnapshot(format!("{}@{}", spec.image, spec.snap.0).into())
 }
 
-/// The name of the image of this id, and whether it lies in the trash.
+/// Returns the name of the image of this id, and whether it is in the trash.
 pub(crate) async fn name_of(io: &IoCtx, id: &str) -> Result<(Name, bool), Error> {
     match ask(io, names::DIRECTORY, "dir_get_name", |w| w.put(id)).await {
         Err(e) if e.is_not_found() => {}
@@ -108,12 +108,12 @@ pub(crate) async fn name_of(io: &IoCtx, id: &str) -> Result<(Name, bool), Error>
 }
 
 impl Inner {
-    /// Bytes of what is open that its parent may have.
+    /// The first bytes of the open image or snapshot that its parent may have.
     pub(crate) fn overlap(&self) -> u64 {
         self.overlap_in(&self.view.load()).unwrap_or(0)
     }
 
-    /// Whether what is open needs its parent, be it for nothing any more.
+    /// Whether the open image or snapshot has a parent, even with an overlap of 0.
     pub(crate) fn has_parent(&self) -> bool {
         self.overlap_in(&self.view.load()).is_some()
     }
@@ -126,8 +126,7 @@ impl Inner {
         }
     }
 
-    /// Bytes of an object, from its beginning, that the parent may have, or the place that the image is being
-    /// migrated from.
+    /// The first bytes of an object that the parent, or the migration's source, may have.
     pub(crate) fn covered(&self, object: u64) -> u64 {
         let own = || self.fixed.layout.object_len(ObjectNo(object), self.overlap());
         self.reached(object).unwrap_or_else(own)
@@ -142,12 +141,12 @@ impl Inner {
         Ok(())
     }
 
-    /// What the image reads next that it has not itself.
+    /// Opens the image that this one reads missing data from.
     async fn open_next(&self) -> Result<Option<Arc<Self>>, Error> {
         if self.is_migrating() { Box::pin(self.open_origin()).await } else { self.open_parent().await }
     }
 
-    /// The parent, which is opened if it is not; `None` if nothing of it is needed.
+    /// Returns the parent and opens it if needed; `None` if none of its data is needed.
     pub(crate) async fn open_parent(&self) -> Result<Option<Arc<Self>>, Error> {
         let view = self.view.load_full();
         let Some(spec) = view.parent.as_ref().filter(|_| self.overlap() > 0) else { return Ok(None) };
@@ -169,20 +168,20 @@ impl Inner {
         Ok(Some(inner))
     }
 
-    /// What the parent has of a range of an object; what is missing at the end are zeros.
+    /// Reads a range of an object from the parent; missing bytes at the end are zeros.
     pub(crate) fn read_parent(
         &self,
         extent: ObjectExtent,
     ) -> Pin<Box<dyn Future<Output = Result<Bytes, Error>> + Send + '_>> {
-        // Boxed, since a parent reads from its own parent.
+        // Boxed, because a parent reads from its own parent.
         Box::pin(async move {
             let Some(parent) = &self.open_parent().await? else { return Ok(Bytes::new()) };
             self.read_from(parent, extent, self.overlap()).await
         })
     }
 
-    /// What another image has of a range of an object, as far as it may have the first `limit` bytes of this
-    /// one; what is missing at the end are zeros.
+    /// Reads a range of an object from another image, within the first `limit` bytes of this image;
+    /// missing bytes at the end are zeros.
     pub(crate) fn read_from<'a>(
         &'a self,
         other: &'a Self,
@@ -212,12 +211,12 @@ impl Inner {
         })
     }
 
-    /// Whether there are snapshots that writes must keep.
+    /// Whether there are snapshots that writes must preserve.
     pub(crate) fn has_snapshots(&self) -> bool {
         !self.view.load().snapshots.is_empty()
     }
 
-    /// Snapshots, oldest first, for which the parent may have something of an object.
+    /// The snapshots, oldest first, for which the parent may have data of an object, with their flags.
     pub(crate) fn snapshots_over(&self, object: u64) -> Vec<(SnapId, u64)> {
         let covers = |overlap: Option<u64>| {
             overlap.is_some_and(|overlap| self.fixed.layout.object_len(ObjectNo(object), overlap) > 0)

@@ -1,23 +1,23 @@
-//! Whether a pool can have images: snapshots of objects, and objects that are overwritten. What was found is
-//! noted in the pool, so that one look is enough for all clients, librbd too.
+//! Checks whether a pool supports images: self-managed snapshots, and overwrites of objects. The result
+//! is stored in the pool, so that one check suffices for all clients, including librbd.
 
 use loligo_rados::{Errno, IoCtx, WriteOp};
 
 use crate::{Error, names};
 
-/// What [`names::INFO`] holds, first and then, where librbd need not look any more.
+/// The contents of [`names::INFO`] during and after the check; librbd skips the check after it.
 const VALIDATING: &[u8] = b"validate";
 const VALIDATED: &[u8] = b"overwrite validated";
 
-/// Looks whether a pool can have images. Nobody looks any more then.
+/// Checks whether a pool supports images, and stores the result.
 ///
 /// # Errors
-/// [`Error::UnfitPool`] if it cannot: it has snapshots of its own, or coded chunks that are not overwritten.
+/// [`Error::UnfitPool`] if it does not: it has pool snapshots, or is erasure-coded without overwrites.
 pub async fn validate(io: &IoCtx) -> Result<(), Error> {
     let io = io.with_namespace("");
     match io.read(names::INFO, 0, 0).await {
         Ok(found) if found == VALIDATED => return Ok(()),
-        // Its objects have snapshots, as somebody has found who went no further.
+        // Another client has checked the snapshots, and has not finished.
         Ok(found) if found == VALIDATING => {}
         Err(e) if e.errno() != Errno::ENOENT => return Err(e.into()),
         _ => begin(&io).await?,
@@ -25,7 +25,7 @@ pub async fn validate(io: &IoCtx) -> Result<(), Error> {
     overwritten(io.operate(names::INFO, WriteOp::new().write(0, VALIDATED.into())).await)
 }
 
-/// Has the pool take snapshots of objects, and writes what is to be overwritten.
+/// Creates a self-managed snapshot, and writes the object to be overwritten.
 async fn begin(io: &IoCtx) -> Result<(), Error> {
     let snap = match io.create_managed_snapshot().await {
         Err(e) if e.errno() == Errno::EINVAL => {
@@ -35,11 +35,11 @@ async fn begin(io: &IoCtx) -> Result<(), Error> {
     };
     let first = WriteOp::new().create(true).write(0, VALIDATING.into());
     let written = match io.operate(names::INFO, first).await {
-        // Of another client, or the settings that are kept with the pool.
+        // Created by another client, or to store the pool's settings.
         Err(e) if e.errno() == Errno::EEXIST => Ok(()),
         written => overwritten(written),
     };
-    // One that is left behind costs nothing.
+    // A snapshot left behind does no harm.
     let _ = io.remove_managed_snapshot(snap).await;
     written
 }

@@ -1,4 +1,4 @@
-//! Pools that have images.
+//! Pools with images.
 
 use std::collections::BTreeMap;
 
@@ -15,24 +15,25 @@ use crate::{Error, metadata, names, old, trash};
 
 pub use crate::pool_check::validate;
 
-/// Images that are looked at at a time.
+/// Images read in parallel.
 const AT_ONCE: usize = 32;
 
-/// What images take at most.
+/// The number and size of images.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// How many.
+    /// The number of images.
     pub images: u64,
-    /// Snapshots of them.
+    /// The number of their snapshots.
     pub snapshots: u64,
-    /// Bytes, of each image as many as it or one of its snapshots has.
+    /// The sum of the images' sizes in bytes; of each image, the largest of its own and its snapshots'
+    /// sizes.
     pub provisioned: u64,
 }
 
-/// Adds up the images of a pool (and namespace), and those in its trash.
+/// Sums up the images of a pool and namespace, and those in its trash.
 ///
 /// # Errors
-/// One of them cannot be read.
+/// An image cannot be read.
 pub async fn sums(io: &IoCtx) -> Result<(Sum, Sum), Error> {
     let images = crate::list(io).await?.into_iter();
     let images = sum(io, images.collect()).await?;
@@ -40,7 +41,7 @@ pub async fn sums(io: &IoCtx) -> Result<(Sum, Sum), Error> {
     Ok((images, sum(io, trashed).await?))
 }
 
-/// The pairs that are kept with a pool, such as its settings for images.
+/// Returns the metadata of a pool, such as its settings for images.
 ///
 /// # Errors
 /// They cannot be read.
@@ -51,7 +52,7 @@ pub async fn metadata(io: &IoCtx) -> Result<BTreeMap<Name, Bytes>, Error> {
     }
 }
 
-/// Sets the value of a key that is kept with a pool.
+/// Sets the value of a key of a pool's metadata.
 ///
 /// # Errors
 /// It cannot be written.
@@ -61,7 +62,7 @@ pub async fn set_metadata(io: &IoCtx, key: impl Into<Name>, value: Bytes) -> Res
     tell(&io.with_namespace(""), names::INFO, "metadata_set", |w| w.raw(&pair.to_bytes())).await
 }
 
-/// Removes a key that is kept with a pool.
+/// Removes a key of a pool's metadata.
 ///
 /// # Errors
 /// ENOENT if there is no such key.
@@ -72,7 +73,7 @@ pub async fn remove_metadata(io: &IoCtx, key: impl Into<Name>) -> Result<(), Err
     tell(&io, names::INFO, "metadata_remove", |w| w.put(key)).await
 }
 
-/// Of images by name and id.
+/// Sums up images given by name and id.
 async fn sum(io: &IoCtx, images: Vec<(Name, String)>) -> Result<Sum, Error> {
     let looked = stream::iter(images).map(|(name, id)| async move {
         match Format::of_id(&id) {
@@ -91,7 +92,8 @@ async fn sum(io: &IoCtx, images: Vec<(Name, String)>) -> Result<Sum, Error> {
     Ok(sum)
 }
 
-/// Snapshots and bytes of an image, whatever its features; `None` if it is gone meanwhile.
+/// Returns the number of snapshots and the size of an image, with any features; `None` if it was removed
+/// meanwhile.
 async fn one(io: &IoCtx, header: &Name) -> Result<Option<(u64, u64)>, Error> {
     let sized = |op, snap: u64| asking(op, "get_size", |w| w.u64(snap));
     let op = asking(sized(ReadOp::new(), SnapId::HEAD.0), "get_snapcontext", |_| {});
@@ -106,7 +108,7 @@ async fn one(io: &IoCtx, header: &Name) -> Result<Option<(u64, u64)>, Error> {
     }
     let op = ids.iter().fold(ReadOp::new(), |op, id| sized(op, *id).may_fail());
     for answer in io.operate_read(header, op).await? {
-        // One may be gone meanwhile.
+        // A snapshot may be removed meanwhile.
         let size: Result<(u8, u64), Error> = next(&mut std::iter::once(answer), "get_size");
         bytes = bytes.max(size.map_or(0, |(_, size)| size));
     }

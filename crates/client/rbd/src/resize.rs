@@ -1,4 +1,4 @@
-//! Changing an image's size.
+//! Changes of an image's size.
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use loligo_rados::Errno;
@@ -10,29 +10,29 @@ use crate::header::Format;
 use crate::image::{Image, Inner};
 use crate::messages::Wanted;
 
-/// Objects that are removed at the same time (`rbd_concurrent_management_ops` is 10).
+/// Objects removed in parallel (`rbd_concurrent_management_ops` is 10).
 pub(crate) const REMOVALS: usize = 32;
 
-/// Whether a smaller size is meant.
+/// Whether an image may shrink.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shrink {
-    /// What lies behind the new end is lost.
+    /// Data behind the new end is lost.
     Allowed,
-    /// [`Error::WouldShrink`].
+    /// Shrinking fails with [`Error::WouldShrink`].
     Refused,
 }
 
 impl Image {
-    /// Makes the image `size` bytes. Meanwhile no data are changed.
+    /// Resizes the image to `size` bytes. Other changes of data wait.
     ///
     /// # Errors
-    /// [`Error::WouldShrink`]. If it fails in between, some of what lies behind the new end may be lost
-    /// already.
+    /// [`Error::WouldShrink`]. After a failure some data behind the new end may be lost.
     pub async fn resize(&self, size: u64, shrink: Shrink) -> Result<(), Error> {
         self.resize_telling(size, shrink, |_, _| {}).await
     }
 
-    /// The same; tells how many objects of how many are gone.
+    /// As [`Image::resize`]; `progress` gets the number of objects removed, and of all objects to
+    /// remove.
     ///
     /// # Errors
     /// As [`Image::resize`].
@@ -65,7 +65,7 @@ impl Image {
 }
 
 impl Inner {
-    /// To be called alone. Nobody has been told yet.
+    /// Resizes the image without notifying other clients. Needs exclusive access.
     pub(crate) async fn become_of_size(
         &self,
         size: u64,
@@ -76,7 +76,7 @@ impl Inner {
             self.map.resize(objects).await?;
             return self.set_size(size).await;
         }
-        // What was cut off would be seen again when the image is made larger.
+        // Data cut off would reappear from the source when the image grows again.
         self.check_whole("make it smaller when the migration is executed")?;
         self.trim(size, progress).await?;
         self.set_size(size).await?;
@@ -97,7 +97,7 @@ impl Inner {
         self.keep_for_snapshots(size).await?;
         let (from, io) = (self.view.load().size, &self.writer()?);
         let (kept, all) = (layout.object_count(size), layout.object_count(from));
-        // Objects that stay may hold something behind the new end: those of the last set, at most.
+        // The objects of the last object set that stay may have data behind the new end.
         let cut = (kept.saturating_sub(layout.stripe_count())..kept).filter_map(|n| self.behind(n, size));
         let gone = (kept..all).filter_map(|n| self.behind(n, size));
         let cleared = stream::iter(cut.chain(gone)).map(|extent| self.cut(io, extent));
@@ -110,7 +110,7 @@ impl Inner {
         Ok(())
     }
 
-    /// What of an object lies behind the first `size` bytes.
+    /// The part of an object behind the image's first `size` bytes.
     fn behind(&self, number: u64, size: u64) -> Option<ObjectExtent> {
         let object = ObjectNo(number);
         let layout = self.fixed.layout;

@@ -1,25 +1,25 @@
-//! How many requests of an I/O that goes to many objects are under way.
+//! Limits the requests in flight of I/Os over many objects.
 //!
-//! A discard of 1 GiB may be one of 262,144 objects. It has [`PARTS_MAX`] requests under way at most, and all
-//! such I/Os of an image have [`IMAGE_PARTS_MAX`] together, beside one of each that it may have in any case.
-//! So an image leaves room in the client's throttle, which all images share, and no I/O waits for a place of
-//! another one: an I/O that is begun and that nobody goes on with, such as a read in a stream that is not
-//! polled, makes others slower, and stops none.
+//! A discard of 1 GiB may cover 262,144 objects. One I/O has at most [`PARTS_MAX`] requests in flight.
+//! All such I/Os of an image have at most [`IMAGE_PARTS_MAX`] together, plus one request that each I/O
+//! may always have. An image therefore leaves capacity in the client's throttle, which all images share,
+//! and no I/O waits for a permit of another one: an I/O that is no longer polled, such as a read in a
+//! stream, slows others down but does not stop them.
 //!
-//! An I/O of one object takes no place. How many of these there are is up to the callers.
+//! An I/O of one object takes no permit; their number is up to the callers.
 
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use tokio::sync::Semaphore;
 
 use crate::Error;
 
-/// Objects of one I/O that are read or changed at the same time.
+/// The objects of one I/O that are read or changed in parallel.
 pub(crate) const PARTS_MAX: usize = 64;
 
-/// Objects of all I/Os of an image, without the one that each may have in any case.
+/// The objects of all I/Os of an image, without the one that each I/O may always have.
 const IMAGE_PARTS_MAX: usize = 128;
 
-/// The places of an image.
+/// The permits of an image.
 pub(crate) struct Room(Semaphore);
 
 impl Default for Room {
@@ -29,12 +29,12 @@ impl Default for Room {
 }
 
 impl Room {
-    /// Does `part` for each of `items`, which are asked for when there is a place, in their order; `done`
-    /// gets the results in any order. After a failure nothing is begun any more, and what is under way comes
-    /// to its end.
+    /// Runs `part` for each of `items`. Items are taken in order, when there is a permit; `done` gets
+    /// the results in any order. After a failure no more parts are started, and those in flight are
+    /// completed.
     ///
     /// # Errors
-    /// The first in the order of the items.
+    /// The first error in the order of the items.
     pub(crate) async fn each<T, R, F: Future<Output = Result<R, Error>>>(
         &self,
         items: impl Iterator<Item = T>,
@@ -69,8 +69,8 @@ impl Room {
                     }
                 }
             }
-            // Parts that wait for nothing, such as objects that are known to be missing, do not keep a thread
-            // for long.
+            // Yields regularly: parts that never wait, such as those of objects known to be missing,
+            // would occupy the thread.
             tokio::task::consume_budget().await;
         }
     }
@@ -86,7 +86,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts what is under way.
+    /// Counts parts in flight.
     #[derive(Default)]
     struct Count {
         now: Cell<usize>,
@@ -95,7 +95,7 @@ mod tests {
     }
 
     impl Count {
-        /// A part that ends at its third step.
+        /// A part that completes at its third poll.
         async fn part(&self, number: usize) -> Result<usize, Error> {
             self.begun.borrow_mut().push(number);
             self.now.set(self.now.get() + 1);
@@ -151,7 +151,7 @@ mod tests {
             let count = &count;
             async move {
                 let part = count.part(n).await;
-                // The later one is known earlier.
+                // The later item fails first.
                 if n == 100 {
                     tokio::task::yield_now().await;
                 }

@@ -19,7 +19,7 @@ const UNPROTECTING: u8 = 1;
 const PROTECTED: u8 = 2;
 
 impl Image {
-    /// Makes a snapshot. What was written before is in it, what is written later is not.
+    /// Creates a snapshot. It has all data written before, and none written later.
     ///
     /// # Errors
     /// [`Error::SnapshotExists`]; [`Error::ReadOnly`].
@@ -28,7 +28,7 @@ impl Image {
         self.create_snapshot_of(name, &SnapKind::User).await
     }
 
-    /// The same for whoever makes it.
+    /// As `Image::create_snapshot`, for any kind of snapshot.
     pub(crate) async fn create_snapshot_of(&self, name: &Name, kind: &SnapKind) -> Result<(), Error> {
         let wanted = Wanted::CreateSnapshot { name: name.to_owned(), kind: kind.clone(), flags: 0 };
         match self.has_owner_do(wanted, |_, _| {}).await {
@@ -40,10 +40,10 @@ impl Image {
         self.inner.take_snapshot(name, kind).await.map(drop)
     }
 
-    /// Has the cluster refuse more snapshots than so many, with EDQUOT, or as many as can be (`None`).
+    /// Makes the cluster refuse more than `limit` snapshots, with EDQUOT; `None` removes the limit.
     ///
     /// # Errors
-    /// ERANGE if there are more already.
+    /// ERANGE if the image already has more.
     pub async fn limit_snapshots(&self, limit: Option<u64>) -> Result<(), Error> {
         let inner = &self.inner;
         inner.check_header().await?;
@@ -51,8 +51,8 @@ impl Image {
         inner.header_changed().await
     }
 
-    /// Removes a snapshot. One that has clones of the second version goes to the trash of snapshots; with the
-    /// last clone it is gone.
+    /// Removes a snapshot. A snapshot with clones of version 2 is moved to the snapshot trash, and
+    /// removed with its last clone.
     ///
     /// # Errors
     /// [`Error::NoSnapshot`]; [`Error::SnapshotBusy`] if it is protected.
@@ -61,7 +61,7 @@ impl Image {
         self.remove_snapshot_of(name, &SnapKind::User).await
     }
 
-    /// The same, whoever has made it.
+    /// As `Image::remove_snapshot`, for any kind of snapshot.
     pub(crate) async fn remove_snapshot_of(&self, name: &Name, kind: &SnapKind) -> Result<(), Error> {
         let wanted = Wanted::RemoveSnapshot { name: name.to_owned(), kind: kind.clone() };
         if self.has_owner_change(name, wanted).await? {
@@ -80,7 +80,7 @@ impl Image {
         inner.erase_snapshot(&snap).await
     }
 
-    /// Removes a snapshot in the trash whose last clone is gone.
+    /// Removes a snapshot from the snapshot trash if its last clone is gone.
     pub(crate) async fn remove_trashed_snapshot(&self, id: SnapId) -> Result<(), Error> {
         let inner = &self.inner;
         let _all = inner.enter_alone().await?;
@@ -93,7 +93,7 @@ impl Image {
         }
     }
 
-    /// Gives a snapshot another name.
+    /// Renames a snapshot.
     ///
     /// # Errors
     /// [`Error::NoSnapshot`]; [`Error::SnapshotExists`].
@@ -112,7 +112,7 @@ impl Image {
         self.rename_snapshot_of(id, to).await
     }
 
-    /// The same for one that is known by its id.
+    /// As `Image::rename_snapshot`, for a snapshot known by its id.
     pub(crate) async fn rename_snapshot_of(&self, id: SnapId, to: &Name) -> Result<(), Error> {
         let _all = self.inner.enter_alone().await?;
         self.inner.refresh().await?;
@@ -135,7 +135,7 @@ impl Image {
         self.inner.header_changed().await
     }
 
-    /// Keeps a snapshot from being removed, so that it can have clones. Done again it does nothing.
+    /// Protects a snapshot from removal, so that it can have clones.
     ///
     /// # Errors
     /// [`Error::NoSnapshot`]; EBUSY if it is protected already.
@@ -153,12 +153,12 @@ impl Image {
         self.inner.header_changed().await
     }
 
-    /// Lets a snapshot be removed again. Clones of the first version, which need its protection, are looked
-    /// for in each namespace of each pool; those of the second keep it by themselves.
+    /// Removes the protection of a snapshot. Clones of version 1, which need it, are searched for in
+    /// each namespace of each pool; clones of version 2 do not need it.
     ///
     /// # Errors
-    /// [`Error::NoSnapshot`]; [`Error::SnapshotBusy`] if it has clones of the first version; EINVAL if it is
-    /// not protected.
+    /// [`Error::NoSnapshot`]; [`Error::SnapshotBusy`] if it has clones of version 1; EINVAL if it is not
+    /// protected.
     pub async fn unprotect_snapshot(&self, name: impl Into<Name>) -> Result<(), Error> {
         let name = &name.into();
         let wanted = Wanted::UnprotectSnapshot { name: name.to_owned(), kind: SnapKind::User };
@@ -171,8 +171,7 @@ impl Image {
         }
         let inner = &self.inner;
         inner.set_protection(snap.info.id, UNPROTECTING).await?;
-        // Who makes a clone of the first version enters it first, and looks whether the snapshot is protected
-        // afterwards.
+        // A client that creates a clone of version 1 first registers it and then checks the protection.
         let clones = inner.old_clones(snap.info.id).await;
         let busy = !matches!(&clones, Ok(clones) if clones.is_empty());
         inner.set_protection(snap.info.id, if busy { PROTECTED } else { UNPROTECTED }).await?;
@@ -181,10 +180,11 @@ impl Image {
         if busy { Err(Error::SnapshotBusy(name.to_owned())) } else { Ok(()) }
     }
 
-    /// Makes the image what it was at a snapshot; tells how many objects of how many are done.
+    /// Restores the image's data from a snapshot. `progress` gets the number of objects done, and of all
+    /// objects.
     ///
     /// # Errors
-    /// [`Error::NoSnapshot`]. If it fails in between, some objects are what they were and some are not.
+    /// [`Error::NoSnapshot`]. After a failure some objects are restored and some are not.
     pub async fn roll_back(
         &self,
         name: impl Into<Name>,
@@ -195,7 +195,7 @@ impl Image {
         self.inner.become_again(&snap, progress).await
     }
 
-    /// Has the lock's owner change a snapshot.
+    /// Asks the lock's owner to change a snapshot.
     async fn has_owner_change(&self, name: &Name, wanted: Wanted) -> Result<bool, Error> {
         self.has_owner_do(wanted, |_, _| {}).await.map_err(|e| match e.errno() {
             Errno::ENOENT => Error::NoSnapshot(name.to_owned()),
@@ -204,7 +204,7 @@ impl Image {
         })
     }
 
-    /// Alone, with the lock, and a snapshot as it is now.
+    /// Takes exclusive access with the lock, and returns the current state of a snapshot.
     async fn alone_with(
         &self,
         name: &Name,
@@ -218,7 +218,7 @@ impl Image {
 }
 
 impl Inner {
-    /// Makes a snapshot; its id. To be called alone.
+    /// Creates a snapshot and returns its id. Needs exclusive access.
     pub(crate) async fn take_snapshot(&self, name: &Name, kind: &SnapKind) -> Result<SnapId, Error> {
         self.refresh().await?;
         let view = self.view.load_full();
@@ -230,7 +230,7 @@ impl Inner {
             match self.add_snapshot(name, kind, id).await {
                 Ok(()) => break id,
                 Err(e) => {
-                    // The first failure is the one to tell.
+                    // The first failure is returned.
                     let _ = self.io.remove(names::object_map(&self.id, Some(id.0))).await;
                     let _ = self.data.remove_managed_snapshot(id).await;
                     if e.errno() != ESTALE {
@@ -246,13 +246,13 @@ impl Inner {
         Ok(id)
     }
 
-    /// Makes the image what it was at a snapshot. To be called alone.
+    /// Restores the image's data from a snapshot. Needs exclusive access.
     pub(crate) async fn become_again(
         &self,
         snap: &Snapshot,
         mut progress: impl FnMut(u64, u64),
     ) -> Result<(), Error> {
-        // An object that is gone again would be taken for one that is still to be copied.
+        // During a migration, a missing object means one that is still to be copied.
         self.check_whole("roll it back when the migration is executed")?;
         self.end_caching().await?;
         let (id, layout) = (snap.info.id, self.fixed.layout);
@@ -260,7 +260,8 @@ impl Inner {
             self.become_of_size(snap.info.size, |_, _| {}).await?;
         }
         self.refresh().await?;
-        // What there is now and what there was then: if this ends in between the map misses nothing.
+        // The map gets the objects of both states, so that it is correct if the roll-back is
+        // interrupted.
         self.map.begin_roll_back(&self.id, id.0, layout.object_count(snap.info.size)).await?;
         let (io, all) = (&self.writer()?, layout.object_count(snap.info.size));
         let back = stream::iter(0..all).map(|number| async move {
@@ -280,9 +281,9 @@ impl Inner {
         self.header_changed().await
     }
 
-    /// Enters a snapshot. Its map is there before: whoever finds the snapshot finds the map too, wherever
-    /// this ends. What is left of it if it ends in between is a map of a snapshot that never was, and the
-    /// image's own map says of too much that it has changed.
+    /// Adds a snapshot to the header. Its object map is stored before, so that every snapshot in the
+    /// header has a map. An interruption in between leaves a map of a snapshot that does not exist, and
+    /// the image's own map marks too many objects as changed.
     async fn add_snapshot(&self, name: &Name, kind: &SnapKind, id: SnapId) -> Result<(), Error> {
         self.map.keep_as(&self.id, id.0).await?;
         self.header_changes();
@@ -297,13 +298,13 @@ impl Inner {
         .await
     }
 
-    /// Removes a snapshot that nobody needs any more. To be called alone.
+    /// Removes a snapshot that is not needed any more. Needs exclusive access.
     pub(crate) async fn erase_snapshot(&self, snap: &Snapshot) -> Result<(), Error> {
         let (view, id) = (self.view.load_full(), snap.info.id);
         let next = view.snapshots.iter().map(|snap| snap.info.id).find(|other| *other > id);
         let with_parent = view.snapshots.iter().filter(|snap| snap.overlap.is_some()).count();
         if snap.overlap.is_some() && view.overlap.is_none() && with_parent == 1 {
-            // It was the last that needed the parent.
+            // It was the last snapshot that needed the parent.
             self.detach_child().await?;
         }
         if view.has(feature::FAST_DIFF) {
@@ -315,7 +316,7 @@ impl Inner {
             Format::First => tell(&self.io, &self.header, "snap_remove", |w| w.put(&snap.info.name)).await?,
             Format::Second => tell(&self.io, &self.header, "snapshot_remove", |w| w.u64(id.0)).await?,
         }
-        // Last: as long as the snapshot is there, so is its map.
+        // Last, so that an existing snapshot has its map.
         if view.has(feature::OBJECT_MAP) {
             self.map.forget(&self.id, id.0).await?;
         }

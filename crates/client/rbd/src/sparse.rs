@@ -1,8 +1,8 @@
-//! Zeros that need not be written.
+//! Detection of zeros that need not be written.
 
 use std::ops::Range;
 
-/// Where runs of blocks of so many bytes that are not all zeros begin and end.
+/// Returns the runs of blocks of `block_bytes` bytes that are not all zeros.
 pub fn nonzero_runs(data: &[u8], block_bytes: usize) -> Vec<Range<usize>> {
     let mut runs: Vec<Range<usize>> = Vec::new();
     let blocks = data.chunks(block_bytes.max(1)).enumerate();

@@ -1,6 +1,6 @@
-//! Giving back the room that zeros take.
+//! Releases the space of zeros.
 //!
-//! The OSD looks for them, in one request for each object (`librbd/operation/SparsifyRequest.cc`).
+//! The OSD searches for them, in one request for each object (`librbd/operation/SparsifyRequest.cc`).
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use loligo_rados::Errno;
@@ -11,16 +11,17 @@ use crate::image::{Image, Inner};
 use crate::messages::Wanted;
 use crate::resize::REMOVALS;
 
-/// Bytes that are looked at together at least, as librbd has it.
+/// The smallest block size, as in librbd.
 const BLOCK_BYTES_MIN: u64 = 4096;
 
 impl Image {
-    /// Has the cluster keep nothing of blocks of `block_bytes` that are all zeros; tells how many objects of
-    /// how many are done. Data may be changed meanwhile. What snapshots have takes the room it took.
+    /// Releases the space of blocks of `block_bytes` that are all zeros. `progress` gets the number of
+    /// objects done, and of all objects. Data may be changed meanwhile. Data of snapshots is not
+    /// released.
     ///
     /// # Errors
-    /// [`Error::Block`] unless `block_bytes` is a power of two from 4096 to an object's size;
-    /// [`Error::ReadOnly`]; EOPNOTSUPP of an erasure-coded pool. If it fails in between it can be repeated.
+    /// [`Error::Block`] unless `block_bytes` is a power of two from 4096 to the object size;
+    /// [`Error::ReadOnly`]; EOPNOTSUPP for an erasure-coded pool. After a failure it can be repeated.
     pub async fn sparsify(&self, block_bytes: u64, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
         let inner = &self.inner;
         let object_bytes = inner.fixed.layout.object_size();
@@ -50,7 +51,7 @@ impl Image {
 impl Inner {
     async fn thin_out(&self, number: u64, block_bytes: u64) -> Result<(), Error> {
         let (io, oid) = (self.writer()?, self.fixed.object(number));
-        // One that hides what the parent has must stay, though it be empty.
+        // An object that hides data of the parent must stay, even if it is empty.
         let may_go = self.covered(number) == 0;
         let thin = async {
             let op = telling(self.if_settled().await?, "sparsify", |w| {
@@ -58,7 +59,8 @@ impl Inner {
                 w.bool(may_go);
             });
             match io.operate(&*oid, op).await {
-                // What is yet to be copied from elsewhere is copied without blocks of zeros.
+                // The object does not exist, or is still to be copied from the source; that copy leaves
+                // zeros out.
                 Err(e) if [Errno::ENOENT, Errno::ERANGE].contains(&e.errno()) => Ok(()),
                 done => Ok(done?),
             }

@@ -1,10 +1,9 @@
-//! An image that goes on with another client, after the cluster has put the one that had it open on the
-//! blocklist.
+//! Continues an image with another client after the client that had it open was blocklisted.
 //!
-//! The successor may write only if nobody else could have written since: where its predecessor held the
-//! exclusive lock, it must find the lock still held by exactly that client under exactly that cookie, break
-//! it, and have it before anybody else. A client that blocklists another one to take its lock breaks the lock
-//! itself, and then all of this is refused.
+//! The successor may write only if nobody else can have written since. If its predecessor owned the
+//! exclusive lock, the successor must find the lock still held by exactly that client under exactly that
+//! cookie, break it, and acquire it before any other client. A client that blocklists another one to
+//! take its lock breaks the lock itself; the successor then fails.
 
 use std::sync::Arc;
 
@@ -17,7 +16,7 @@ use crate::image::{At, Image, Inner, Which};
 use crate::lock::COOKIE;
 use crate::object_map::LOCK;
 
-/// How the exclusive lock is held, or was when it was last heard of: the client, and its cookie.
+/// How the exclusive lock is, or was last known to be, held: the client and its cookie.
 struct Holding {
     client: EntityNum,
     cookie: Name,
@@ -25,20 +24,20 @@ struct Holding {
 }
 
 impl Image {
-    /// Whether the client that has it open is [blocklisted](Rados::is_blocklisted).
+    /// Whether the client of this image is [blocklisted](Rados::is_blocklisted).
     pub fn is_blocklisted(&self) -> bool {
         self.inner.io.rados().is_blocklisted()
     }
 
-    /// Opens the same image, or the same snapshot of it, with the client `rados`, and inherits the exclusive
-    /// lock. To be called when nothing is under way on this image, and its own client is
-    /// [blocklisted](Rados::is_blocklisted) and has been [shut down](Rados::shutdown), so that nothing waits
-    /// for it. A cache is not inherited.
+    /// Opens the same image or snapshot with the client `rados`, and inherits the exclusive lock. No
+    /// operation may be in progress on this image, and its own client must be
+    /// [blocklisted](Rados::is_blocklisted) and [shut down](Rados::shutdown), so that nothing waits for
+    /// it. A cache is not inherited.
     ///
     /// # Errors
-    /// [`Error::WriteBack`] if a cache has what was not written back: it is lost, and so is what other
-    /// clients might see of it. [`Error::LockLost`] or [`Error::LockBroken`] if somebody else has, or had,
-    /// the exclusive lock. As [`Image::open`]. After all but the first three the call can be repeated.
+    /// [`Error::WriteBack`] if a cache has dirty data: it is lost, as is what other clients might see of
+    /// it. [`Error::LockLost`] or [`Error::LockBroken`] if another client has, or had, the exclusive
+    /// lock. As [`Image::open`]. After any error but the first three the call can be repeated.
     pub async fn succeed(&self, rados: &Rados) -> Result<Self, Error> {
         let old = &self.inner;
         if !old.is_read_only() {
@@ -55,7 +54,7 @@ impl Image {
         Ok(new)
     }
 
-    /// Takes the lock that a predecessor has left behind; nothing, if it had none.
+    /// Takes over the lock that a predecessor has left; does nothing if it had none.
     async fn inherit(&self, left: &Holding) -> Result<(), Error> {
         let inner = &self.inner;
         inner.refresh_if_stale().await?;
@@ -63,7 +62,7 @@ impl Image {
         let mut was_left = info.holders.iter().any(|h| h.client == left.client && h.cookie == left.cookie);
         if was_left {
             match inner.io.break_lock(&*inner.header, LOCK, left.client, &left.cookie).await {
-                // Somebody else was faster.
+                // Another client was faster.
                 Err(e) if e.is_not_found() => was_left = false,
                 done => done?,
             }

@@ -1,21 +1,22 @@
-//! What is known of the exclusive lock from the moment that it is taken to the moment that it is given up.
+//! The state of the exclusive lock from its acquisition to its release.
 //!
-//! A lock that is held can be taken away: a client that finds the owner's watch gone breaks it, a person
-//! breaks it by hand. Most of them blocklist the owner, whose requests fail from then on; some do not. The
-//! lock may also be free again by the time the owner hears of all this, since whoever took it has done its
-//! work. What was written in between must not be written over by an owner that takes the free lock again as
-//! if nothing had happened. So a lock that is gone without having been given up is *lost*: for this opening
-//! of the image for good, and for those that [inherit](crate::Image::succeed) it.
+//! Another client can take a held lock away: it breaks the lock if the owner's watch is gone, or a user
+//! breaks it. In most cases the owner is blocklisted, and its requests fail from then on; but not
+//! always. The lock may also be free again when the owner hears of this, because the other client has
+//! finished. An owner that takes the free lock again as if nothing had happened could overwrite data
+//! written in between. Therefore a lock that is gone without having been released is *lost*: permanently
+//! for this opening of the image, and for those that [inherit](crate::Image::succeed) it.
 //!
 //! | state | means |
 //! |---|---|
-//! | owned | the lock is ours, as far as is known |
-//! | doubted | somebody may have taken it away: nothing is changed before the cluster says that it is ours |
-//! | unreturned | it was ours, and no answer says that it was given up |
-//! | lost | it was ours, and is not: nothing is changed any more |
+//! | owned | this client owns the lock, as far as it knows |
+//! | doubted | the lock may have been taken away: no change before the cluster confirms the lock |
+//! | unreturned | this client owned the lock, and no reply confirms its release |
+//! | lost | this client owned the lock, and does not any more: no more changes |
 //!
-//! There is doubt when the watch had to be made anew, when others say that they have the lock or have changed
-//! the header, and when the watch was not confirmed for some time: the process may have been stopped.
+//! The lock is doubted when the watch was registered again, when another client announces that it has
+//! the lock or changed the header, and when the watch was not confirmed for some time, for example
+//! because the process was stopped.
 
 use std::sync::Arc;
 use std::sync::OnceLock;
@@ -32,36 +33,36 @@ use crate::image::{Image, Inner};
 use crate::lock::COOKIE;
 use crate::object_map::LOCK;
 
-/// For how long a watch that was confirmed is relied on: two of its signs of life. Others break the lock of a
+/// How long a confirmed watch is relied on: two keepalive intervals. Another client breaks the lock of a
 /// watch that the OSD has dropped, after 30 s (`osd_client_watch_timeout`).
 const CONFIRMED_FOR: Duration = Duration::from_secs(10);
 
-/// How long is waited for the word whether the client that lost a lock is blocklisted.
+/// How long to wait for the map that shows whether the client that lost a lock is blocklisted.
 const MAP_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// See the module.
+/// The state of the exclusive lock; see the module's documentation.
 pub(crate) struct Tenure {
-    /// Counts how often the lock was taken.
+    /// Counts acquisitions of the lock.
     number: AtomicU64,
-    /// It was taken, and not given up since.
+    /// The lock was taken and not released since.
     unreturned: AtomicBool,
-    /// How often there was reason to doubt, and how many of these reasons were looked into.
+    /// Counts reasons to doubt the lock (`doubts`), and those that were checked (`settled`).
     doubts: AtomicU64,
     settled: AtomicU64,
-    /// When the lock was last seen to be ours: milliseconds since `begun`.
+    /// When the lock was last confirmed: milliseconds since `begun`.
     seen: AtomicU64,
     begun: Instant,
-    /// Of the watch.
+    /// The watch's confirmation.
     confirmation: OnceLock<Confirmation>,
     lost: watch::Sender<Option<Loss>>,
 }
 
-/// The end of a lock that was not given up.
+/// The loss of a lock that was not released.
 #[derive(Clone)]
 struct Loss {
-    /// Who has it instead.
+    /// The client that owns the lock instead.
     by: String,
-    /// Whether whoever broke it has put this client on the blocklist.
+    /// Whether this client was blocklisted.
     is_blocklisted: bool,
 }
 
@@ -88,7 +89,7 @@ impl Default for Tenure {
 }
 
 impl Tenure {
-    /// There is a watch now.
+    /// Stores the confirmation of the watch.
     pub(crate) fn watched(&self, confirmation: Confirmation) {
         // An image has one watch.
         let _ = self.confirmation.set(confirmation);
@@ -100,17 +101,17 @@ impl Tenure {
         self.was_seen(self.begun.elapsed());
     }
 
-    /// It was given up.
+    /// The lock was released.
     pub(crate) fn ends(&self) {
         self.unreturned.store(false, Ordering::Release);
     }
 
-    /// Whether there was one whose end is not known.
+    /// Whether a tenure has begun whose end is not confirmed.
     pub(crate) fn is_unreturned(&self) -> bool {
         self.unreturned.load(Ordering::Acquire)
     }
 
-    /// Somebody may have taken it away.
+    /// Marks the lock as possibly taken away.
     pub(crate) fn doubt(&self) {
         self.doubts.fetch_add(1, Ordering::AcqRel);
     }
@@ -119,10 +120,10 @@ impl Tenure {
         self.settled.load(Ordering::Acquire) != self.doubts.load(Ordering::Acquire) || self.is_unconfirmed()
     }
 
-    /// Neither the watch nor the lock itself was seen for some time.
+    /// Whether neither the watch nor the lock itself was confirmed for some time.
     fn is_unconfirmed(&self) -> bool {
         let is_old = |confirmation: &Confirmation| confirmation.age() > CONFIRMED_FOR;
-        // Relaxed: a time, to which nothing else belongs.
+        // Relaxed: the time guards no other data.
         let seen = || Duration::from_millis(self.seen.load(Ordering::Relaxed));
         self.confirmation.get().is_some_and(is_old)
             && self.begun.elapsed().saturating_sub(seen()) > CONFIRMED_FOR
@@ -132,18 +133,19 @@ impl Tenure {
         self.seen.fetch_max(u64::try_from(at.as_millis()).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Refuses what needs a lock that is lost.
+    /// Returns an error if the lock is lost.
     pub(crate) fn check(&self) -> Result<(), Error> {
         self.lost.borrow().as_ref().map_or(Ok(()), |loss| Err(loss.error()))
     }
 }
 
 impl Image {
-    /// Waits until the exclusive lock is lost: it was ours, and somebody has taken it away. Nothing can be
-    /// changed by this image any more then; what it has under way may fail, or may not. That the client is
-    /// [blocklisted](loligo_rados::Rados::blocklisted) is known elsewhere.
+    /// Waits until the exclusive lock is lost: this client owned it, and it was taken away. The image
+    /// can then not be changed any more; changes in flight may fail or succeed.
+    /// [Blocklisting](loligo_rados::Rados::blocklisted) of the client is reported separately.
     ///
-    /// The future does not keep the image open; if that is closed before, it waits for ever.
+    /// The future does not keep the image open. If the image is closed first, the future never
+    /// completes.
     pub fn lock_lost(&self) -> impl Future<Output = Error> + Send + use<> {
         let mut lost = self.inner.tenure.lost.subscribe();
         async move {
@@ -157,29 +159,29 @@ impl Image {
 }
 
 impl Inner {
-    /// Whether the lock is ours beyond doubt.
+    /// Whether this client owns the lock without doubt.
     pub(crate) fn is_owner(&self) -> bool {
         self.owned.load(Ordering::Acquire) && !self.tenure.is_doubted()
     }
 
-    /// Somebody may have taken the lock away, if it was ours: finds out, without keeping anybody waiting.
+    /// Marks an owned lock as doubted, and checks it in the background.
     pub(crate) fn doubt_lock(self: &Arc<Self>) {
         if !self.owned.load(Ordering::Acquire) {
             return;
         }
         self.tenure.doubt();
         let inner = Arc::clone(self);
-        // What fails is tried again by the next change.
+        // The next change repeats a failed check.
         tokio::spawn(async move { inner.confirm_lock().await });
     }
 
-    /// Looks whether the lock is still ours, if there is doubt.
+    /// Checks whether this client still owns the lock, if that is doubted.
     pub(crate) async fn confirm_lock(&self) -> Result<(), Error> {
         self.tenure.check()?;
         if !self.owned.load(Ordering::Acquire) || !self.tenure.is_doubted() {
             return Ok(());
         }
-        // On the heap, so that futures are small where there is no doubt.
+        // Boxed, so that futures stay small if there is no doubt.
         Box::pin(self.look_at_lock()).await
     }
 
@@ -187,7 +189,7 @@ impl Inner {
         let (doubts, now) = (self.tenure.doubts.load(Ordering::Acquire), self.tenure.begun.elapsed());
         let number = self.tenure.number.load(Ordering::Acquire);
         let info = self.io.lock_info(&*self.header, LOCK).await?;
-        // Given up meanwhile, and perhaps taken again: that is no loss, and there is still doubt.
+        // Released meanwhile, and perhaps taken again: not a loss, and the doubt remains.
         let is_owned = self.owned.load(Ordering::Acquire);
         if !is_owned || self.tenure.number.load(Ordering::Acquire) != number {
             return Ok(());
@@ -206,10 +208,10 @@ impl Inner {
         info.holders.iter().any(|holder| holder.client == client && holder.cookie == cookie)
     }
 
-    /// The lock was ours, and is not any more, though it was not given up.
+    /// Marks the lock as lost: it was not released, and this client does not own it any more.
     pub(crate) async fn lose_lock(&self, now: &LockInfo) -> Error {
         let rados = self.io.rados();
-        // The client's map may be older than what was done to it.
+        // The client's map may be older than its blocklisting.
         let _ = timeout(MAP_TIMEOUT, rados.wait_for_latest_osdmap()).await;
         let by = match now.holders.first() {
             Some(holder) => holder.client.to_string(),

@@ -1,8 +1,9 @@
-//! The trash of a pool (and namespace): images that were removed and are kept for a while, under their ids.
+//! The trash of a pool and namespace: removed images that are kept for a while, under their ids.
 //!
-//! An image in the trash has no name but in its entry in `rbd_trash`; all else of it is as it was. It may be
-//! a clone, have clones, and be opened by its id. The entry says what is being done, so that whoever finds
-//! half of it done can go on. Facts: `librbd/api/Trash.cc`, `librbd/trash/MoveRequest.cc`.
+//! The name of an image in the trash is only in its entry in `rbd_trash`; the rest of the image is
+//! unchanged. It may be a clone, have clones, and be opened by its id. The entry records the operation
+//! in progress, so that an interrupted one can be continued. Facts: `librbd/api/Trash.cc`,
+//! `librbd/trash/MoveRequest.cc`.
 
 use std::time::Duration;
 
@@ -22,20 +23,20 @@ use crate::{Error, names, old};
 pub struct Trashed {
     /// Its id.
     pub id: String,
-    /// What it was called.
+    /// Its name before it was removed.
     pub name: Name,
-    /// What put it there ([`source`]).
+    /// The [`source`] that moved it to the trash.
     pub source: u8,
-    /// When it was put there.
+    /// When it was moved to the trash.
     pub deleted: UTime,
-    /// Until then it is only removed by force.
+    /// Until this time it is removed only by force.
     pub keep_until: UTime,
 }
 
-/// All that is in the trash, by id.
+/// Lists the images in the trash, by id.
 ///
 /// # Errors
-/// It cannot be read.
+/// The trash cannot be read.
 pub async fn list(io: &IoCtx) -> Result<Vec<Trashed>, Error> {
     let of = |(id, image): (String, TrashImage)| {
         let TrashImage { name, source, deleted, keep_until, .. } = image;
@@ -48,21 +49,22 @@ async fn all(io: &IoCtx) -> Result<Vec<(String, TrashImage)>, Error> {
     listed(io, names::TRASH, "trash_list", |(id, _): &(String, TrashImage)| id.as_bytes()).await
 }
 
-/// Puts an image into the trash, where it is kept for `keep` at least. Repeated after a failure it goes on.
+/// Moves an image to the trash, where it is kept for at least `keep`. Can be repeated after a failure.
 ///
 /// # Errors
-/// [`Error::NoImage`]; [`Error::InGroup`]; EBUSY if somebody does not give the exclusive lock up.
+/// [`Error::NoImage`]; [`Error::InGroup`]; EBUSY if another client does not release the exclusive lock.
 pub async fn put(io: &IoCtx, name: impl Into<Name>, keep: Duration) -> Result<(), Error> {
     let name = &name.into();
     put_by(io, name, source::USER, keep).await
 }
 
-/// Whether a user has put an image there, and may take it out.
+/// Whether a user moved an image to the trash, and may restore it.
 pub fn is_users(source: u8) -> bool {
     [source::USER, source::USER_PARENT].contains(&source)
 }
 
-/// Puts an image there that cannot be removed as clones need its snapshots: it can go when these have gone.
+/// Moves an image to the trash that cannot be removed because clones need its snapshots: it is removed
+/// after the last clone.
 ///
 /// # Errors
 /// As [`put`].
@@ -71,7 +73,7 @@ pub async fn put_parent(io: &IoCtx, name: impl Into<Name>) -> Result<(), Error> 
     put_by(io, name, source::USER_PARENT, Duration::ZERO).await
 }
 
-/// Removes an image that [`put_parent`] has put there, if nothing needs it any more.
+/// Removes an image that [`put_parent`] has moved to the trash, if no clone needs it any more.
 pub(crate) async fn remove_parent(io: &IoCtx, id: &str) -> Result<(), Error> {
     match entry(io, id).await {
         Ok(entry) if entry.source == source::USER_PARENT => remove(io, id, false, |_, _| ()).await,
@@ -91,7 +93,7 @@ async fn put_by(io: &IoCtx, name: &Name, source: u8, keep: Duration) -> Result<(
         id => id?,
     };
     let image = match Image::open_at(io, Which::Known { name, id: &id }, None, Mode::ReadWrite).await {
-        // Its header is lost; what is left of it is put away.
+        // The header is lost; the rest is moved to the trash.
         Err(Error::NoImage(_)) => None,
         Err(Error::NonPrimary) => return Err(Error::RemovesNonPrimary),
         image => Some(image?),
@@ -112,13 +114,13 @@ async fn put_by(io: &IoCtx, name: &Name, source: u8, keep: Duration) -> Result<(
         put_away(io, name, &id, source, keep).await
     };
     if let Some(image) = image {
-        // What is done is done.
+        // The operation is complete; a failure to close does not matter.
         let _ = image.close().await;
     }
     put
 }
 
-/// The id of an image of this name that somebody has begun to put into the trash.
+/// The id of an image of this name whose move to the trash was interrupted.
 async fn half_put(io: &IoCtx, name: &Name) -> Result<String, Error> {
     let is_it = |image: &TrashImage| {
         is_users(image.source) && image.state == trash_state::MOVING && image.name == name
@@ -127,7 +129,8 @@ async fn half_put(io: &IoCtx, name: &Name) -> Result<String, Error> {
     found.map(|(id, _)| id).ok_or_else(|| Error::NoImage(name.to_owned()))
 }
 
-/// The entry first: who finds it knows that the name goes.
+/// Moves an image to the trash. The entry is added first, so that an interrupted move can be found and
+/// continued.
 pub(crate) async fn put_away(
     io: &IoCtx,
     name: &Name,
@@ -163,7 +166,7 @@ pub(crate) async fn put_away(
     set_state(io, id, trash_state::NORMAL, trash_state::MOVING).await
 }
 
-/// ESTALE if it is neither.
+/// Changes an entry's state; ESTALE if it is neither `from` nor `state`.
 async fn set_state(io: &IoCtx, id: &str, state: u8, from: u8) -> Result<(), Error> {
     tell(io, names::TRASH, "trash_state_set", |w| {
         w.put(id);
@@ -180,11 +183,11 @@ async fn entry(io: &IoCtx, id: &str) -> Result<TrashImage, Error> {
     }
 }
 
-/// Takes an image out of the trash, under its old name or a new one. Repeated after a failure it goes on.
+/// Restores an image from the trash, under its old name or a new one. Can be repeated after a failure.
 ///
 /// # Errors
-/// [`Error::NotInTrash`]; [`Error::ImageExists`]; EINVAL if no user has put it there; EBUSY if something else
-/// is done with it.
+/// [`Error::NotInTrash`]; [`Error::ImageExists`]; EINVAL if neither a user nor a mirror moved it there;
+/// EBUSY if another operation on it is in progress.
 pub async fn restore(io: &IoCtx, id: &str, name: Option<&Name>) -> Result<(), Error> {
     let entry = entry(io, id).await?;
     if ![source::USER, source::MIRRORING, source::USER_PARENT].contains(&entry.source) {
@@ -198,15 +201,15 @@ pub async fn restore(io: &IoCtx, id: &str, name: Option<&Name>) -> Result<(), Er
     set_state(io, id, trash_state::RESTORING, trash_state::NORMAL).await?;
     let named = name_again(io, id, name).await;
     if named.is_err() {
-        // The first failure is the one to tell.
+        // The first failure is returned.
         let _ = set_state(io, id, trash_state::NORMAL, trash_state::RESTORING).await;
         return named;
     }
     tell(io, names::TRASH, "trash_remove", |w| w.put(id)).await
 }
 
-/// Takes an image out that a migration has put there, under this name. Repeated after a failure it goes on;
-/// one that is not there has its name.
+/// Restores an image that a migration moved to the trash, under this name. Can be repeated after a
+/// failure; does nothing for an image that is not in the trash.
 pub(crate) async fn take_out(io: &IoCtx, id: &str, name: &Name) -> Result<(), Error> {
     match entry(io, id).await {
         Err(Error::NotInTrash(_)) => return Ok(()),
@@ -233,17 +236,17 @@ async fn name_again(io: &IoCtx, id: &str, name: &Name) -> Result<(), Error> {
     })
     .await;
     match added {
-        // It was named before.
+        // It has the name already.
         Err(e) if e.errno() == Errno::EEXIST => Ok(()),
         added => added,
     }
 }
 
-/// Removes an image in the trash for good; tells how many objects of how many are gone. Repeated after a
-/// failure it goes on.
+/// Removes an image in the trash permanently. `progress` gets the number of objects removed, and of all
+/// objects. Can be repeated after a failure.
 ///
 /// # Errors
-/// [`Error::NotInTrash`]; [`Error::KeptUntil`] unless it is done by `force`; as [`remove`](crate::remove).
+/// [`Error::NotInTrash`]; [`Error::KeptUntil`] without `force`; as [`remove`](crate::remove).
 pub async fn remove(io: &IoCtx, id: &str, force: bool, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     let entry = entry(io, id).await?;
     if !force && entry.keep_until > UTime::now() {
@@ -257,19 +260,19 @@ pub async fn remove(io: &IoCtx, id: &str, force: bool, progress: impl FnMut(u64,
     set_state(io, id, trash_state::REMOVING, trash_state::NORMAL).await?;
     let erased = erase(io, &entry.name, id, progress).await;
     if erased.is_err() {
-        // The first failure is the one to tell.
+        // The first failure is returned.
         let _ = set_state(io, id, trash_state::NORMAL, trash_state::REMOVING).await;
         return erased;
     }
     gone(tell(io, names::TRASH, "trash_remove", |w| w.put(id)).await)
 }
 
-/// Removes all that users have put there and that need not be kept longer than until `time`, clones before
-/// their parents; tells how many images of how many are gone.
+/// Removes all images that users moved to the trash and that need not be kept after `time`, clones
+/// before their parents. `progress` gets the number of images removed, and of all images.
 ///
 /// # Errors
-/// [`Error::Kept`] if some could not be removed, with why the first of them could not: they have snapshots,
-/// or are in use.
+/// [`Error::Kept`] if some images could not be removed, because they have snapshots or are in use; it
+/// has the first one's error.
 pub async fn purge(io: &IoCtx, time: UTime, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     let mut left = list(io).await?;
     left.retain(|image| is_users(image.source) && image.keep_until <= time);
@@ -291,7 +294,7 @@ pub async fn purge(io: &IoCtx, time: UTime, mut progress: impl FnMut(u64, u64)) 
         }
         match why {
             None => return Ok(()),
-            // Parents of what was removed may be removed now.
+            // Parents of removed images may be removable now.
             Some(_) if kept.len() < before => left = kept,
             Some(why) => return Err(Error::Kept { count: kept.len(), why: Box::new(why) }),
         }

@@ -1,15 +1,15 @@
-//! Whose turn it is to copy an object, from a parent or from the place that an image is migrated from: one
-//! does it, and others wait.
+//! Serializes copies of an object, from a parent or from a migration's source: one task copies, and
+//! others wait.
 
 use std::collections::HashSet;
 
 use loligo_lockstat::{Class, Mutex};
 use tokio::sync::Notify;
 
-/// Held to enter or strike out an object that is being copied up.
+/// Held to insert or remove an object that is being copied.
 static COPIES: Class = Class::new("rbd.copies");
 
-/// Objects that are being copied up, each by one who does it while others wait.
+/// Objects that are being copied, each by one task while others wait.
 pub(crate) struct Copies {
     under_way: Mutex<HashSet<u64>>,
     ended: Notify,
@@ -22,7 +22,7 @@ impl Default for Copies {
 }
 
 impl Copies {
-    /// The turn to copy an object up, whoever else has done it.
+    /// Waits for the turn to copy an object, even if another task has just copied it.
     pub(crate) async fn own_turn(&self, object: u64) -> Turn<'_> {
         loop {
             if let Some(turn) = self.turn(object).await {
@@ -31,7 +31,8 @@ impl Copies {
         }
     }
 
-    /// The turn to copy an object up; `None`, after that, if somebody else did it just now.
+    /// Waits for the turn to copy an object. Returns `None` if another task has copied it during the
+    /// wait.
     pub(crate) async fn turn(&self, object: u64) -> Option<Turn<'_>> {
         let mut waited = false;
         loop {

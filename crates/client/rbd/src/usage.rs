@@ -1,4 +1,4 @@
-//! What an image takes, and whether its object map is right.
+//! The space used by an image, and checks of its object map.
 
 use std::collections::HashSet;
 
@@ -17,21 +17,21 @@ use crate::object_map::load;
 use crate::resize::REMOVALS;
 use crate::{Error, names};
 
-/// What one state of an image takes.
+/// The space used by one state of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// The snapshot; `None` is the image.
+    /// The snapshot; `None`: the image's head.
     pub snapshot: Option<(SnapId, Name)>,
-    /// Bytes it could have.
+    /// The size in bytes.
     pub provisioned: u64,
-    /// Bytes of objects that came or changed since the snapshot before, each counted as a whole.
+    /// Bytes of objects created or changed since the previous snapshot; each object counts as a whole.
     pub used: u64,
 }
 
 impl Image {
-    /// What each snapshot that a user has made and the image take, oldest first; of a clone, what it has
-    /// itself. The object maps tell it, if there are valid ones, and they tell what has changed (fast-diff);
-    /// else each object is asked for, which takes its time.
+    /// Returns the usage of each user's snapshot and of the image, oldest first; of a clone, without the
+    /// parent's data. Valid object maps with fast-diff are used if there are any; otherwise each object
+    /// is queried, which is slow.
     ///
     /// # Errors
     /// The maps or the objects cannot be read.
@@ -54,7 +54,7 @@ impl Image {
             changed.extend((0..map.count()).filter(|n| counts(map.get(*n))));
             is_first = false;
             if snap.is_some_and(|snap| snap.kind != SnapKind::User) {
-                // Of the trash, of a group: what it has counts for what comes next.
+                // In the trash, or of a group: its objects count for the next state.
                 continue;
             }
             let there = changed.drain().filter(|n| *n < map.count() && map.get(*n) != NONEXISTENT);
@@ -64,7 +64,8 @@ impl Image {
         Ok(all)
     }
 
-    /// Compares the image's object map with its objects: numbers of those that the map misses.
+    /// Compares the image's object map with its objects. Returns the numbers of the objects missing in
+    /// the map; if there are any, the map is marked invalid.
     ///
     /// # Errors
     /// [`Error::NoObjectMap`].
@@ -87,8 +88,8 @@ impl Image {
         Ok(missed)
     }
 
-    /// Compares a snapshot's object map with the objects that it has: numbers of those that the map misses.
-    /// Where some are missing, or all of the map, it is flagged as invalid.
+    /// Compares a snapshot's object map with its objects. Returns the numbers of the objects missing in
+    /// the map. If there are any, or the map is missing or too short, the map is marked invalid.
     ///
     /// # Errors
     /// [`Error::NoSnapshot`]; [`Error::NoObjectMap`].
@@ -102,7 +103,7 @@ impl Image {
             map => Some(map?),
         };
         let there = inner.existing(&inner.data.at_snapshot(id), count, |_, _| {}).await?;
-        // Behind the map's end there are no objects for it.
+        // Objects behind the map's end are missing in it.
         let is_missing =
             |n: &u64| map.as_ref().is_none_or(|map| *n >= map.count() || map.get(*n) == NONEXISTENT);
         let missed: Vec<u64> = (0..count).filter(|n| there.get(*n) != NONEXISTENT && is_missing(n)).collect();
@@ -114,11 +115,12 @@ impl Image {
         Ok(missed)
     }
 
-    /// Makes a snapshot's object map anew from what objects the snapshot has; tells how many of how many have
-    /// been looked for. Until the next snapshot it says of each that it has changed.
+    /// Rebuilds a snapshot's object map from its existing objects. `progress` gets the number of objects
+    /// checked, and of all objects. The map marks each existing object as changed since the previous
+    /// snapshot.
     ///
     /// # Errors
-    /// [`Error::NoSnapshot`]; [`Error::NoObjectMap`] if the image shall have none.
+    /// [`Error::NoSnapshot`]; [`Error::NoObjectMap`] if the image has no feature object-map.
     pub async fn rebuild_snapshot_object_map(
         &self,
         name: impl Into<Name>,
@@ -131,7 +133,7 @@ impl Image {
         inner.header_changed().await
     }
 
-    /// A snapshot of an image that has object maps.
+    /// Returns a snapshot of an image with the feature object-map.
     async fn mapped_snapshot(&self, name: &Name) -> Result<Snapshot, Error> {
         self.inner.check_header().await?;
         let view = self.inner.view.load();
@@ -141,11 +143,12 @@ impl Image {
         }
     }
 
-    /// Makes the object maps of the image and its snapshots anew from what objects there are; tells how many
-    /// of how many have been looked for. Until the next snapshot they say of each object that it has changed.
+    /// Rebuilds the object maps of the image and its snapshots from the existing objects. `progress`
+    /// gets the number of objects checked, and of all objects. The maps mark each existing object as
+    /// changed since the previous snapshot.
     ///
     /// # Errors
-    /// [`Error::NoObjectMap`] if the image shall have none.
+    /// [`Error::NoObjectMap`] if the image has no feature object-map.
     pub async fn rebuild_object_map(&self, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
         let inner = &self.inner;
         inner.check_header().await?;
@@ -170,7 +173,7 @@ impl Image {
 }
 
 impl Inner {
-    /// Makes a snapshot's object map of what objects there are.
+    /// Rebuilds a snapshot's object map from the existing objects.
     async fn make_snapshot_map(&self, snap: &Snapshot, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
         let (id, count) = (snap.info.id, self.fixed.layout.object_count(snap.info.size));
         let map = self.existing(&self.data.at_snapshot(id), count, progress).await?;
@@ -179,10 +182,10 @@ impl Inner {
         self.set_flags(0, OBJECT_MAP_INVALID | FAST_DIFF_INVALID, id).await
     }
 
-    /// What each state takes, by what is known of each object's past.
+    /// Computes the usage of each state from the objects' histories.
     async fn usage_by_objects(&self, view: &View) -> Result<Vec<Usage>, Error> {
         let snaps = view.snapshots.iter().map(|snap| &snap.info);
-        // What a snapshot in the trash or of a group has counts for what comes next.
+        // Objects of a snapshot in the trash or of a group count for the next state.
         let kept = snaps.filter(|snap| snap.kind == SnapKind::User);
         let mut all: Vec<Usage> = kept
             .map(|snap| (Some((snap.id, snap.name.clone())), snap.size))
@@ -206,12 +209,12 @@ impl Inner {
         Ok(all)
     }
 
-    /// Bytes of an image of this size that lie in an object.
+    /// The bytes of an object that belong to an image of this size.
     fn share(&self, number: u64, size: u64) -> u64 {
         self.fixed.layout.object_len(ObjectNo(number), size)
     }
 
-    /// The map of the objects that there are.
+    /// Builds an object map of the existing objects.
     async fn existing(
         &self,
         io: &IoCtx,

@@ -1,8 +1,8 @@
-//! Who has an image open, and locks that people take by hand.
+//! The clients that have an image open, and locks taken by users.
 //!
-//! There is one lock on an image's header, `rbd_lock`: that of the feature exclusive-lock (`lock.rs`), which
-//! clients hand to each other, is the same as the one by hand, which nobody gives up but who took it, or who
-//! breaks it.
+//! An image's header has one lock, `rbd_lock`. The exclusive lock of the feature (`lock.rs`), which
+//! clients hand over to each other, uses the same lock as users do. A user's lock is only released by
+//! its holder, or broken.
 
 use std::sync::atomic::Ordering;
 
@@ -14,19 +14,18 @@ use crate::error::EBUSY;
 use crate::image::Image;
 use crate::object_map::LOCK;
 
-/// What becomes of a client whose lock is broken.
+/// What happens to a client whose lock is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evicted {
-    /// It is kept out of the cluster (the blocklist), as stock `rbd` has it: what it has under way changes
-    /// nothing any more.
+    /// It is blocklisted, as by stock `rbd`: its requests in flight have no effect any more.
     Yes,
-    /// It may go on. A client of this crate notices that its lock is gone, and changes nothing any more
+    /// It stays connected. A client of this crate notices the loss of the lock and makes no more changes
     /// ([`Error::LockBroken`]); librbd does not.
     No,
 }
 
 impl Image {
-    /// Who watches the image's header, that is has it open for writing; without this.
+    /// Returns the watchers of the image's header, which have it open for writing, without this one.
     ///
     /// # Errors
     /// They cannot be read.
@@ -37,7 +36,7 @@ impl Image {
         Ok(watchers)
     }
 
-    /// The lock, and who holds it.
+    /// Returns the lock and its holders.
     ///
     /// # Errors
     /// It cannot be read.
@@ -45,8 +44,9 @@ impl Image {
         Ok(self.inner.io.lock_info(&*self.inner.header, LOCK).await?)
     }
 
-    /// Locks the image by hand, for this client; `tag`: together with others who name the same one. The image
-    /// is not written to by others then, if it has the feature exclusive-lock; the lock outlives this.
+    /// Locks the image for this client, on behalf of a user. With a `tag` the lock is shared with other
+    /// holders that give the same tag. If the image has the feature exclusive-lock, other clients cannot
+    /// write to it. The lock outlives this image.
     ///
     /// ```no_run
     /// # async fn example(image: loligo_rbd::Image) -> Result<(), loligo_rbd::Error> {
@@ -79,7 +79,7 @@ impl Image {
         inner.header_changed().await
     }
 
-    /// Gives a lock up that this client has taken by hand.
+    /// Releases a lock that this client took by `Image::lock_by_hand`.
     ///
     /// # Errors
     /// [`Error::NoLock`].
@@ -93,10 +93,10 @@ impl Image {
         inner.header_changed().await
     }
 
-    /// Takes the lock away from a client, of whatever kind it is.
+    /// Breaks the lock of a client, of either kind.
     ///
     /// # Errors
-    /// [`Error::NoLock`] if it does not hold it under this cookie.
+    /// [`Error::NoLock`] if the client does not hold the lock under this cookie.
     pub async fn break_lock(
         &self,
         client: EntityNum,

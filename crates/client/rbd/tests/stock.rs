@@ -1,7 +1,7 @@
-//! Goal: stock librbd and we write to one image by turns, also to a clone, and when the owner of its lock
-//! dies, and the object map stays right. Method: `rbd bench` beside writes of ours, and one of both killed;
-//! `rbd object-map check` and the bytes afterwards. On our server and on the stock cluster that
-//! LOLIGO_STOCK_CONF names.
+//! Goal: stock librbd and this crate share an image, also a clone, and take over from a killed lock
+//! owner; the object map stays correct. Method: `rbd bench` beside writes of this crate, one of the two
+//! killed; then `rbd object-map check` and a comparison of the bytes. Runs on our server, and on the
+//! stock cluster named by LOLIGO_STOCK_CONF.
 
 #[path = "memory/many.rs"]
 mod many;
@@ -140,7 +140,7 @@ impl Place {
         Self { conf, pool, io }
     }
 
-    /// Makes the image a clone of one that has something in every other object.
+    /// Makes the image a clone of one that has data in every other object.
     async fn cloned(self) -> Self {
         let io = &self.io;
         loligo_rbd::rename(io, "disk", "base").await.expect("renamed");
@@ -162,7 +162,7 @@ impl Place {
         command
     }
 
-    /// What `rbd` prints; it must succeed.
+    /// Returns the output of `rbd`, which must succeed.
     async fn rbd(&self, args: &[&str]) -> Vec<u8> {
         let mut command = self.command(args);
         let run = tokio::task::spawn_blocking(move || command.output());
@@ -175,7 +175,7 @@ impl Place {
         self.command(args).stdout(Stdio::null()).spawn().expect("rbd is installed")
     }
 
-    /// Both write at the same time, then both look.
+    /// Both write at the same time, then both check.
     async fn turns(&self) {
         let image = Image::open(&self.io, "disk", Mode::ReadWrite).await.expect("opens");
         let mut stock = self.begin(&[
@@ -199,7 +199,7 @@ impl Place {
         }
         assert!(stock.wait().expect("ended").success());
         assert!(taken > 0, "the lock was never taken from us in {n} writes");
-        // A snapshot of theirs while we have the lock, and one of ours.
+        // Stock creates a snapshot while this crate has the lock, then this crate creates one.
         image.write(5 * MB, b"ours".to_vec().into()).await.expect("written");
         assert!(image.is_lock_owner());
         self.rbd(&["snap", "create", "disk@theirs"]).await;
@@ -215,9 +215,9 @@ impl Place {
         self.end(image).await;
     }
 
-    /// We write into a cache that is written back only with the lock, while theirs writes blocks that are of
-    /// one byte each. What is in the end is ours or theirs, and most of it is ours. What theirs has written
-    /// we read, though we had cached what was there.
+    /// This crate writes into a cache that is written back only when the lock is handed over, while
+    /// stock writes blocks of one repeated byte. Each block has data of one of the two in the end, and
+    /// most blocks are ours. This crate reads stock's writes although it had cached the previous data.
     async fn handed_over(&self) {
         let lazy = CacheOptions { dirty_time: Duration::from_secs(3600), ..CacheOptions::of_size(64 << 20) };
         let image = Image::open(&self.io, "disk", Mode::ReadWrite).await.expect("opens");
@@ -259,7 +259,7 @@ impl Place {
             }
         }
         assert!(theirs <= n / 4, "{theirs} of {n} blocks are not ours");
-        // Theirs sees what is dirty here, and we see what it has made of it.
+        // Stock sees data that was dirty here, and this crate sees stock's changes to it.
         image.write(7 * MB, b"ours".to_vec().into()).await.expect("written");
         self.rbd(&["snap", "create", "disk@theirs"]).await;
         image.write(7 * MB, b"lost".to_vec().into()).await.expect("written");
@@ -275,8 +275,8 @@ impl Place {
         self.end(image).await;
     }
 
-    /// Stock demotes an image, and journals another, that we have open and have written to. What we would
-    /// change then is refused (stock: 30, EROFS).
+    /// Stock demotes one image and enables journaling on another, both open here and written before.
+    /// Further changes are refused (stock: 30, EROFS).
     async fn frozen(&self) {
         loligo_rbd::create(&self.io, "journaled", NewImage::of_size(8 * MB)).await.expect("made");
         self.rbd(&["mirror", "pool", "enable", "image"]).await;
@@ -307,7 +307,7 @@ impl Place {
         self.io.rados().delete_pool(&self.pool).await.expect("deleted");
     }
 
-    /// Stock opens an image of so many snapshots, reads what it was, and removes one.
+    /// Stock opens an image of `count` snapshots, reads one, and removes one.
     async fn many(&self, count: u64) {
         let new = NewImage { features: loligo_wire::rbd::feature::LAYERING, ..NewImage::of_size(8 * MB) };
         loligo_rbd::create(&self.io, "many", new).await.expect("made");
@@ -321,7 +321,7 @@ impl Place {
         assert_eq!(image.view().snapshots.len() as u64, count - 2);
     }
 
-    /// `rbd` has the image changed by us, who write to it and keep the lock.
+    /// `rbd` asks this crate to change the image; this crate writes to it and keeps the lock.
     async fn ours_is_asked(&self) {
         let image = Image::open(&self.io, "disk", Mode::ReadWrite).await.expect("opens");
         image.acquire_lock().await.expect("taken");
@@ -372,7 +372,7 @@ impl Place {
         image.close().await.expect("closes");
     }
 
-    /// librbd has the lock and will not give it up; it changes the image for us.
+    /// librbd keeps the lock, and changes the image for this crate.
     async fn theirs_is_asked(&self) {
         let new = NewClone { format: CloneFormat::Second, ..NewClone::default() };
         loligo_rbd::clone(&self.io, "disk", "b", &self.io, "clone", new).await.expect("cloned");
@@ -408,7 +408,8 @@ impl Place {
         rados.shutdown().await;
     }
 
-    /// Theirs is killed with the lock; we go on. `rbd` must not know ours to be alive afterwards.
+    /// Stock is killed while it owns the lock, and this crate takes over. `rbd` must not find a watcher
+    /// of this crate afterwards.
     async fn killed(&self) {
         let mut stock = self.begin(&["bench", "disk", "--io-type", "write", "--io-total", "1T"]);
         let header =
@@ -429,7 +430,7 @@ impl Place {
         self.end(image).await;
     }
 
-    /// Both see the same bytes, and a right map.
+    /// Both read the same bytes, and the object map is correct.
     async fn end(&self, image: Image) {
         let ours = image.read(0, 256 * MB).await.expect("read");
         image.close().await.expect("closes");

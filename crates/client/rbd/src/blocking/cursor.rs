@@ -8,8 +8,8 @@ use super::Image;
 use crate::Error;
 use crate::io::IO_BYTES_MAX;
 
-/// A place in an image from which on is read and written. It ends where the image does, as a device: what is
-/// written behind is not taken.
+/// A position in an image for reads and writes. The image has a fixed size, as a block device: writes
+/// behind its end write nothing.
 ///
 /// Each call is an I/O of its own; `BufReader` and `BufWriter` make larger ones of small ones.
 pub struct Cursor<'a> {
@@ -22,7 +22,7 @@ impl<'a> Cursor<'a> {
         Self { image, at: 0 }
     }
 
-    /// So many bytes from here on, as far as the image and an I/O go.
+    /// The length of an I/O from the position, limited by the image's end and the largest I/O.
     fn len(&self, wanted: usize) -> usize {
         let left = self.image.size().saturating_sub(self.at).min(IO_BYTES_MAX);
         usize::try_from(left).map_or(wanted, |left| left.min(wanted))
@@ -70,7 +70,7 @@ impl Seek for Cursor<'_> {
     }
 }
 
-/// An error of the same errno, so that it is of the kind that the errno means.
+/// Converts an error to the kind of its errno.
 fn failed(e: Error) -> io::Error {
     io::Error::new(io::Error::from_raw_os_error(e.errno().0).kind(), e)
 }

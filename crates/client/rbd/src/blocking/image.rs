@@ -1,4 +1,4 @@
-//! An image for threads that may wait.
+//! An image with a blocking API.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -18,15 +18,14 @@ use crate::{
     Allocation, Ancestry, Child, Error, Evicted, ImageCache, Mode, NewCopy, Parent, Shrink, Usage, View,
 };
 
-/// As [`crate::Image`]. Closed by [`Image::close`]; if it is dropped instead, the same is done, and nobody is
-/// told if that fails.
+/// As [`crate::Image`]. [`Image::close`] closes it; dropping it closes it too, and ignores errors.
 pub struct Image {
-    /// There until it is closed.
+    /// `None` after it was closed.
     inner: Option<crate::Image>,
     runtime: Arc<Runtime>,
 }
 
-/// Each method as the one of the same name in [`crate::Image`].
+/// Each method is as the one of the same name in [`crate::Image`].
 impl Image {
     /// Opens an image by its name.
     pub fn open(io: &IoCtx, name: impl Into<Name>, mode: Mode) -> Result<Self, Error> {
@@ -38,7 +37,7 @@ impl Image {
         Self::opened(io, crate::Image::open_by_id(io.asynchronous(), id, mode))
     }
 
-    /// Opens an image as it was at a snapshot, for reading.
+    /// Opens a snapshot of an image for reading.
     pub fn open_snapshot(
         io: &IoCtx,
         name: impl Into<Name>,
@@ -52,8 +51,7 @@ impl Image {
         Ok(Self { inner, runtime: Arc::clone(io.runtime()) })
     }
 
-    /// The same image with a cache. It is written back by threads of the connection's, also while nobody
-    /// waits in a call.
+    /// Adds a cache to the image. Threads of the connection write it back, also between calls.
     pub fn cached(mut self, cache: &ImageCache) -> Result<Self, Error> {
         let inner = self.inner.take().unwrap_or_else(|| unreachable!("who closes it has it no more"));
         let _entered = self.runtime.enter();
@@ -61,12 +59,12 @@ impl Image {
         Ok(self)
     }
 
-    /// Has what a cache holds of the objects of a range written back.
+    /// Writes back all cached objects of a range.
     pub fn flush_range(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.wait(self.asynchronous().flush_range(offset, len))
     }
 
-    /// Writes back what a cache holds, gives up the exclusive lock, if it is held, and the watch.
+    /// Writes back the cache, then releases the exclusive lock, if this client owns it, and the watch.
     pub fn close(mut self) -> Result<(), Error> {
         self.end()
     }
@@ -80,7 +78,7 @@ impl Image {
         self.inner.as_ref().unwrap_or_else(|| unreachable!("who closes it has it no more"))
     }
 
-    /// Reads, writes and seeks as a file does, from the first byte on.
+    /// Returns a cursor at the first byte, to use the image as a file.
     pub fn cursor(&self) -> Cursor<'_> {
         Cursor::new(self)
     }
@@ -95,17 +93,17 @@ impl Image {
         self.asynchronous().id()
     }
 
-    /// Bytes of what is open: the image, or a snapshot.
+    /// The size in bytes of the open image or snapshot.
     pub fn size(&self) -> u64 {
         self.asynchronous().size()
     }
 
-    /// What its header said when it was last read.
+    /// The header's contents when it was last read.
     pub fn view(&self) -> Arc<View> {
         self.asynchronous().view()
     }
 
-    /// Whether the exclusive lock is held by this.
+    /// Whether this image owns the exclusive lock, as far as it knows.
     pub fn is_lock_owner(&self) -> bool {
         self.asynchronous().is_lock_owner()
     }
@@ -120,7 +118,7 @@ impl Image {
         self.wait(self.asynchronous().acquire_lock())
     }
 
-    /// Takes the exclusive lock now if nobody has it; true if it is ours.
+    /// Takes the exclusive lock now if it is free. Returns `true` if this image owns it now.
     pub fn acquire_free_lock(&self) -> Result<bool, Error> {
         self.wait(self.asynchronous().acquire_free_lock())
     }
@@ -135,37 +133,37 @@ impl Image {
         self.wait(self.asynchronous().write(offset, data))
     }
 
-    /// Gives the room of a range back.
+    /// Releases the space of a range.
     pub fn discard(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.wait(self.asynchronous().discard(offset, len))
     }
 
-    /// Makes a range zeros.
+    /// Zeroes a range.
     pub fn write_zeroes(&self, offset: u64, len: u64) -> Result<(), Error> {
         self.wait(self.asynchronous().write_zeroes(offset, len))
     }
 
-    /// Writes a pattern over and over.
+    /// Writes a pattern repeatedly.
     pub fn write_same(&self, offset: u64, len: u64, pattern: Bytes) -> Result<(), Error> {
         self.wait(self.asynchronous().write_same(offset, len, pattern))
     }
 
-    /// Writes if what is there is what is expected.
+    /// Writes if the current data is as expected.
     pub fn compare_and_write(&self, offset: u64, expected: Bytes, data: Bytes) -> Result<(), Error> {
         self.wait(self.asynchronous().compare_and_write(offset, expected, data))
     }
 
-    /// Waits until all changes that were under way are safe, also those in a cache.
+    /// Waits until all changes in flight are durable, including those in a cache.
     pub fn flush(&self) -> Result<(), Error> {
         self.wait(self.asynchronous().flush())
     }
 
-    /// Which parts of a range have objects.
+    /// Returns the parts of a range that have objects.
     pub fn allocation(&self, offset: u64, len: u64) -> Result<Vec<Allocation>, Error> {
         self.wait(self.asynchronous().allocation(offset, len))
     }
 
-    /// What differs from a snapshot, or from nothing.
+    /// Returns the differences from a snapshot, or from nothing.
     pub fn diff(
         &self,
         from: Option<&Name>,
@@ -175,12 +173,12 @@ impl Image {
         Ok(std::iter::from_fn(move || self.wait(changes.next())))
     }
 
-    /// Makes the image larger or smaller.
+    /// Resizes the image.
     pub fn resize(&self, size: u64, shrink: Shrink) -> Result<(), Error> {
         self.wait(self.asynchronous().resize(size, shrink))
     }
 
-    /// Makes a snapshot.
+    /// Creates a snapshot.
     pub fn create_snapshot(&self, name: impl Into<Name>) -> Result<(), Error> {
         self.wait(self.asynchronous().create_snapshot(name))
     }
@@ -190,47 +188,47 @@ impl Image {
         self.wait(self.asynchronous().remove_snapshot(name))
     }
 
-    /// Gives a snapshot another name.
+    /// Renames a snapshot.
     pub fn rename_snapshot(&self, from: impl Into<Name>, to: impl Into<Name>) -> Result<(), Error> {
         self.wait(self.asynchronous().rename_snapshot(from, to))
     }
 
-    /// Keeps a snapshot from being removed.
+    /// Protects a snapshot from removal.
     pub fn protect_snapshot(&self, name: impl Into<Name>) -> Result<(), Error> {
         self.wait(self.asynchronous().protect_snapshot(name))
     }
 
-    /// Lets a snapshot be removed again.
+    /// Removes the protection of a snapshot.
     pub fn unprotect_snapshot(&self, name: impl Into<Name>) -> Result<(), Error> {
         self.wait(self.asynchronous().unprotect_snapshot(name))
     }
 
-    /// Makes the image what it was at a snapshot.
+    /// Restores the image's data from a snapshot.
     pub fn roll_back(&self, name: impl Into<Name>, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
         self.wait(self.asynchronous().roll_back(name, progress))
     }
 
-    /// The parent, if it is a clone.
+    /// Returns the parent, if the image is a clone.
     pub fn parent(&self) -> Result<Option<Parent>, Error> {
         self.wait(self.asynchronous().parent())
     }
 
-    /// The group that the image belongs to.
+    /// Returns the group that the image belongs to.
     pub fn group(&self) -> Result<Option<Belonging>, Error> {
         self.wait(self.asynchronous().group())
     }
 
-    /// The clones of a snapshot, or of all.
+    /// Returns the clones of a snapshot, or of all snapshots.
     pub fn children(&self, snapshot: Option<&Name>) -> Result<Vec<Child>, Error> {
         self.wait(self.asynchronous().children(snapshot))
     }
 
-    /// Parts a clone from its parent.
+    /// Detaches a clone from its parent.
     pub fn flatten(&self, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
         self.wait(self.asynchronous().flatten(progress))
     }
 
-    /// Makes an image that has the same data.
+    /// Creates a copy of the data.
     pub fn copy(
         &self,
         io: &IoCtx,
@@ -241,7 +239,7 @@ impl Image {
         self.wait(self.asynchronous().copy(io.asynchronous(), name, new, progress))
     }
 
-    /// Makes an image that has the same data, snapshots and parent.
+    /// Creates a copy of the data, snapshots and parent.
     pub fn deep_copy(
         &self,
         io: &IoCtx,
@@ -253,7 +251,7 @@ impl Image {
         self.wait(self.asynchronous().deep_copy(io.asynchronous(), name, new, ancestry, progress))
     }
 
-    /// What each snapshot and the image take.
+    /// Returns the usage of each snapshot and of the image.
     pub fn usage(&self) -> Result<Vec<Usage>, Error> {
         self.wait(self.asynchronous().usage())
     }
@@ -273,12 +271,12 @@ impl Image {
         self.wait(self.asynchronous().check_object_map())
     }
 
-    /// Makes the object maps anew.
+    /// Rebuilds the object maps.
     pub fn rebuild_object_map(&self, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
         self.wait(self.asynchronous().rebuild_object_map(progress))
     }
 
-    /// Keys and values that are kept with the image.
+    /// Returns the image's metadata.
     pub fn metadata(&self) -> Result<BTreeMap<Name, Bytes>, Error> {
         self.wait(self.asynchronous().metadata())
     }
@@ -293,27 +291,27 @@ impl Image {
         self.wait(self.asynchronous().remove_metadata(key))
     }
 
-    /// Who watches the header.
+    /// Returns the watchers of the header.
     pub fn watchers(&self) -> Result<Vec<WatchItem>, Error> {
         self.wait(self.asynchronous().watchers())
     }
 
-    /// The lock, and who holds it.
+    /// Returns the lock and its holders.
     pub fn lock_info(&self) -> Result<LockInfo, Error> {
         self.wait(self.asynchronous().lock_info())
     }
 
-    /// Locks the image by hand.
+    /// Locks the image on behalf of a user.
     pub fn lock_by_hand(&self, cookie: impl Into<Name>, tag: Option<&Name>) -> Result<(), Error> {
         self.wait(self.asynchronous().lock_by_hand(cookie, tag))
     }
 
-    /// Gives a lock up that was taken by hand.
+    /// Releases a user's lock.
     pub fn unlock_by_hand(&self, cookie: impl Into<Name>) -> Result<(), Error> {
         self.wait(self.asynchronous().unlock_by_hand(cookie))
     }
 
-    /// Takes the lock away from a client.
+    /// Breaks the lock of a client.
     pub fn break_lock(
         &self,
         client: EntityNum,

@@ -1,4 +1,4 @@
-//! Moving images while they are used, for threads that may wait.
+//! Migration of images, as a blocking API.
 
 use loligo_rados::blocking::IoCtx;
 use loligo_wire::Name;

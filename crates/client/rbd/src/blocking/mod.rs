@@ -1,5 +1,4 @@
-//! Images without `async`, for threads that may wait. Must not be used on a thread of an asynchronous
-//! runtime.
+//! A blocking API without `async`. It must not be used on a thread of an asynchronous runtime.
 //!
 //! ```no_run
 //! use std::io::{Read as _, Seek as _, SeekFrom, Write as _};

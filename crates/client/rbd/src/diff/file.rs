@@ -1,7 +1,7 @@
-//! Files of differences, in the format `rbd diff v1` (`doc/dev/rbd-diff.rst`), which stock `rbd` writes and
-//! reads too: names of snapshots, the image's size, data and zeros. Numbers are little-endian. In the format
-//! `rbd diff v2`, which stands in files of whole images only ([`image_file`](crate::image_file)), each part
-//! says how long it is, so that one that nobody knows can be left out.
+//! Files of differences, in the format `rbd diff v1` (`doc/dev/rbd-diff.rst`) of stock `rbd`: names of
+//! snapshots, the image's size, data and zeros. Numbers are little-endian. In the format `rbd diff v2`,
+//! used only inside files of whole images ([`image_file`](crate::image_file)), each part has its length,
+//! so that unknown parts can be skipped.
 //!
 //! ```
 //! use loligo_rbd::diff::file::{Reader, Record, Writer};
@@ -33,20 +33,20 @@ const DATA: u8 = b'w';
 const ZEROS: u8 = b'z';
 const END: u8 = b'e';
 
-/// Bytes of a snapshot's name at most: more are no name that an image's header could hold.
+/// The most bytes of a snapshot's name; an image's header cannot hold a longer one.
 const NAME_BYTES_MAX: u32 = 64 << 10;
 
-/// Bytes of data that are read at once at most; what is longer comes as several records.
+/// The most bytes of data in one record; longer data is returned as several records.
 const DATA_BYTES_MAX: u64 = 4 << 20;
 
-/// Of an offset and a length.
+/// The bytes of an offset and a length.
 const RANGE_BYTES: u64 = 16;
 
-/// What stock `rbd` says of the length of [`PROTECTION`], up to release 16 at least, and how long it is.
+/// The length of [`PROTECTION`] as stock `rbd` states it, up to release 16 at least, and the real one.
 const PROTECTION_SAID: u64 = 8;
 const PROTECTION_BYTES: u64 = 1;
 
-/// Which of the two formats.
+/// One of the two formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     V1,
@@ -65,38 +65,38 @@ impl Format {
 /// A part of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Record {
-    /// The snapshot that the differences are to.
+    /// The snapshot at the start of the differences.
     FromSnap(Name),
-    /// What the image is called as it is with them: a snapshot.
+    /// The snapshot at the end of the differences.
     ToSnap(Name),
-    /// Whether that snapshot is protected; only in the format `rbd diff v2`.
+    /// Whether the end snapshot is protected; only in the format `rbd diff v2`.
     Protection(bool),
-    /// Bytes of the image then.
+    /// The image's size in bytes at the end.
     Size(u64),
-    /// Bytes that are there then.
+    /// Data at the end.
     Data {
-        /// The first.
+        /// The offset of the first byte.
         offset: u64,
-        /// They; at most 4 MiB.
+        /// The bytes, at most 4 MiB.
         data: Bytes,
     },
     /// A range of zeros.
     Zeros {
-        /// The first byte.
+        /// The offset of the first byte.
         offset: u64,
-        /// Bytes.
+        /// The length in bytes.
         len: u64,
     },
-    /// What nobody knows here, and is left out; only in the format `rbd diff v2`.
+    /// A skipped part of an unknown kind; only in the format `rbd diff v2`.
     Unknown {
-        /// What it began with.
+        /// Its tag.
         tag: u8,
     },
-    /// There is no more.
+    /// The end of the file.
     End,
 }
 
-/// Writes a file of differences: first names and size, then what differs.
+/// Writes a file of differences. Names and size must come before the differences.
 pub struct Writer<W> {
     out: W,
     format: Format,
@@ -106,7 +106,7 @@ impl<W: Write> Writer<W> {
     /// Begins a file.
     ///
     /// # Errors
-    /// It cannot be written to, here and below.
+    /// `out` cannot be written to, here and in the methods below.
     pub fn new(out: W) -> io::Result<Self> {
         Self::begin(out, Format::V1)
     }
@@ -116,19 +116,19 @@ impl<W: Write> Writer<W> {
         Ok(Self { out, format })
     }
 
-    /// The snapshot that the differences are to.
+    /// Writes the snapshot at the start of the differences.
     pub fn from_snap(&mut self, name: impl Into<Name>) -> io::Result<()> {
         let name = &name.into();
         self.name(FROM_SNAP, name)
     }
 
-    /// The snapshot with them.
+    /// Writes the snapshot at the end of the differences.
     pub fn to_snap(&mut self, name: impl Into<Name>) -> io::Result<()> {
         let name = &name.into();
         self.name(TO_SNAP, name)
     }
 
-    /// Whether the snapshot with them is protected; the format `rbd diff v1` does not say it.
+    /// Writes whether the end snapshot is protected; does nothing in the format `rbd diff v1`.
     pub fn protection(&mut self, is_protected: bool) -> io::Result<()> {
         if self.format == Format::V1 {
             return Ok(());
@@ -137,13 +137,13 @@ impl<W: Write> Writer<W> {
         self.out.write_all(&[is_protected.into()])
     }
 
-    /// Bytes of the image.
+    /// Writes the image's size in bytes.
     pub fn size(&mut self, size: u64) -> io::Result<()> {
         self.tag(SIZE, 8)?;
         self.numbers(&[size])
     }
 
-    /// Bytes that are there.
+    /// Writes data.
     pub fn data(&mut self, offset: u64, data: &[u8]) -> io::Result<()> {
         let len = data.len() as u64;
         self.tag(DATA, RANGE_BYTES + len)?;
@@ -151,13 +151,13 @@ impl<W: Write> Writer<W> {
         self.out.write_all(data)
     }
 
-    /// A range of zeros.
+    /// Writes a range of zeros.
     pub fn zeros(&mut self, offset: u64, len: u64) -> io::Result<()> {
         self.tag(ZEROS, RANGE_BYTES)?;
         self.numbers(&[offset, len])
     }
 
-    /// Ends the file: what was written to, flushed.
+    /// Ends the file, flushes and returns the underlying writer.
     pub fn end(mut self) -> io::Result<W> {
         self.out.write_all(&[END])?;
         self.out.flush()?;
@@ -171,7 +171,7 @@ impl<W: Write> Writer<W> {
         self.out.write_all(name.as_bytes())
     }
 
-    /// What a part begins with.
+    /// Writes the beginning of a part.
     fn tag(&mut self, tag: u8, len: u64) -> io::Result<()> {
         self.out.write_all(&[tag])?;
         match self.format {
@@ -185,19 +185,20 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// Reads a file of differences. What it says of lengths is not believed before the bytes are there.
+/// Reads a file of differences. Lengths in it are not trusted: memory is allocated only for data that is
+/// there.
 pub struct Reader<R> {
     input: Input<R>,
     format: Format,
-    /// Where data go on, and how many bytes are to come.
+    /// The offset and length of the rest of data returned in parts.
     rest: Option<(u64, u64)>,
 }
 
 impl<R: Read> Reader<R> {
-    /// Begins to read.
+    /// Begins to read a file.
     ///
     /// # Errors
-    /// `InvalidData` if it is no such file; it cannot be read.
+    /// `InvalidData` if it is not such a file; errors of the reader.
     pub fn new(from: R) -> io::Result<Self> {
         Self::begin(Input::new(from, 0), Format::V1)
     }
@@ -207,15 +208,16 @@ impl<R: Read> Reader<R> {
         Ok(Self { input, format, rest: None })
     }
 
-    /// Bytes that have been read; of a file of a whole image, of all of it.
+    /// The number of bytes read; in a file of a whole image, from its beginning.
     pub fn position(&self) -> u64 {
         self.input.position()
     }
 
-    /// The next part; [`Record::End`] is the last.
+    /// Returns the next part; the last one is [`Record::End`].
     ///
     /// # Errors
-    /// `InvalidData` if it is none; `UnexpectedEof` if the file ends before; it cannot be read.
+    /// `InvalidData` if the part is not valid; `UnexpectedEof` if the file is truncated; errors of the
+    /// reader.
     pub fn next_record(&mut self) -> io::Result<Record> {
         if let Some((offset, len)) = self.rest.take() {
             return self.part(offset, len);
@@ -324,7 +326,7 @@ mod tests {
         assert_eq!(&file(Format::V1)[..18], b"rbd diff v1\nf\x01\0\0\0a");
     }
 
-    /// As stock `rbd` of 16.2.15 writes it, the wrong length of the protection among it.
+    /// The bytes of stock `rbd` of 16.2.15, with its wrong length of the protection.
     #[test]
     fn the_second_format_is_rbd_s() {
         let begin = b"rbd diff v2\nf\x05\0\0\0\0\0\0\0\x01\0\0\0at\x05\0\0\0\0\0\0\0\x01\0\0\0bp\x08\0\0\0\0\0\0\0\x01s\x08\0\0\0\0\0\0\0\0\0\xa0\0\0\0\0\0w\x11\0\x40\0\0\0\0\0\x07\0";

@@ -1,23 +1,22 @@
-//! What an object was at snapshots, and what of it differs between two of them.
+//! An object's states at snapshots, and the differences between them.
 
 use std::ops::Range;
 
 use loligo_rados::{ObjectSnaps, SnapClone, SnapId};
 
-/// An object's past: what a listing of its clones says, oldest first.
+/// An object's history: the listing of its clones, oldest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History(pub(crate) ObjectSnaps);
 
 impl History {
-    /// Whether there never was an object, as far as anybody can see.
+    /// Whether the object never existed, according to the listing.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.clones.is_empty()
     }
 
-    /// The place of what the object was at a snapshot, or is; `None` if it was not there.
+    /// Returns the index of the object's state at a snapshot or now; `None` if it did not exist.
     ///
-    /// A snapshot that is newer than the newest one that writers of the object told of is the object as it is
-    /// now.
+    /// At a snapshot newer than the newest one in the object's snapshot context, the state is the head.
     pub(crate) fn at(&self, snap: SnapId) -> Option<usize> {
         let ObjectSnaps { clones, seq } = &self.0;
         let is_head = snap == SnapId::HEAD || snap > *seq;
@@ -27,12 +26,12 @@ impl History {
         })
     }
 
-    /// Bytes of the object at a place.
+    /// The object's size in bytes in the state at this index.
     pub(super) fn size(&self, place: Option<usize>) -> u64 {
         place.and_then(|place| self.0.clones.get(place)).map_or(0, |clone| clone.size)
     }
 
-    /// Ranges of bytes that may differ between two places, the older one first; ascending.
+    /// The ranges of bytes that may differ between two states, the older one first; ascending.
     pub(super) fn between(&self, from: usize, to: usize) -> Vec<Range<u64>> {
         let mut all = Vec::new();
         for (older, newer) in
@@ -43,7 +42,8 @@ impl History {
         joined(all)
     }
 
-    /// In which of these states, oldest first, the object is there and is not what it was in the one before.
+    /// Returns for each of the states, oldest first, whether the object exists and differs from the
+    /// previous state.
     pub(crate) fn changed_in(&self, states: &[SnapId]) -> Vec<bool> {
         let mut before = None;
         let changed = |state: &SnapId| {
@@ -58,7 +58,7 @@ impl History {
     }
 }
 
-/// What of the first `len` bytes is not the same in a clone and the next newer one.
+/// The parts of the first `len` bytes that differ between a clone and the next newer one.
 fn apart(clone: &SnapClone, len: u64) -> Vec<Range<u64>> {
     let mut same = clone.overlap.clone();
     same.sort_unstable();
@@ -75,7 +75,7 @@ fn apart(clone: &SnapClone, len: u64) -> Vec<Range<u64>> {
     apart
 }
 
-/// The same ranges, ascending, each as long as it goes.
+/// Sorts ranges and merges adjacent and overlapping ones.
 pub(super) fn joined(mut all: Vec<Range<u64>>) -> Vec<Range<u64>> {
     all.sort_unstable_by_key(|range| range.start);
     let mut joined: Vec<Range<u64>> = Vec::with_capacity(all.len());

@@ -1,8 +1,8 @@
-//! Bytes of a file that nobody vouches for.
+//! Untrusted input from a file.
 
 use std::io::{self, ErrorKind, Read};
 
-/// Bytes that come one after the other, and are counted. No more memory is taken than there are.
+/// A reader that counts bytes. It allocates no more memory than there is data.
 pub(crate) struct Input<R> {
     from: R,
     position: u64,
@@ -17,20 +17,20 @@ impl<R: Read> Read for Input<R> {
 }
 
 impl<R: Read> Input<R> {
-    /// `position`: bytes that somebody has read already.
+    /// `position`: the number of bytes already read.
     pub(crate) fn new(from: R, position: u64) -> Self {
         Self { from, position }
     }
 
-    /// Bytes that have been read.
+    /// The number of bytes read.
     pub(crate) fn position(&self) -> u64 {
         self.position
     }
 
-    /// What a file, or a part of it, begins with.
+    /// Reads the banner of a file or of a part of it.
     ///
     /// # Errors
-    /// `InvalidData` if it begins otherwise.
+    /// `InvalidData` if it differs from `banner`.
     pub(crate) fn banner(&mut self, banner: &str) -> io::Result<()> {
         match self.exactly(banner.len() as u64)? == banner.as_bytes() {
             true => Ok(()),
@@ -38,10 +38,10 @@ impl<R: Read> Input<R> {
         }
     }
 
-    /// So many bytes.
+    /// Reads exactly `len` bytes.
     ///
     /// # Errors
-    /// `UnexpectedEof` if there are less, here and below.
+    /// `UnexpectedEof` if there are fewer, here and in the methods below.
     pub(crate) fn exactly(&mut self, len: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         self.by_ref().take(len).read_to_end(&mut bytes)?;
@@ -60,7 +60,7 @@ impl<R: Read> Input<R> {
         Ok(u64::from_le_bytes(bytes))
     }
 
-    /// Bytes behind their length.
+    /// Reads bytes preceded by their length.
     ///
     /// # Errors
     /// `InvalidData` if there are more than `len_max`.
@@ -74,7 +74,7 @@ impl<R: Read> Input<R> {
         self.exactly(len.into())
     }
 
-    /// Leaves bytes out.
+    /// Skips bytes.
     pub(crate) fn skip(&mut self, len: u64) -> io::Result<()> {
         let skipped = io::copy(&mut self.by_ref().take(len), &mut io::sink())?;
         if skipped == len { Ok(()) } else { Err(too_short()) }
@@ -89,7 +89,7 @@ fn too_short() -> io::Error {
     io::Error::new(ErrorKind::UnexpectedEof, "it ends too early")
 }
 
-/// A part must be as long as is said, if it is said.
+/// Returns an error unless a part has the stated length, if one is stated.
 pub(crate) fn agree(at: u64, said: Option<u64>, len: u64) -> io::Result<()> {
     match said.filter(|said| *said != len) {
         None => Ok(()),

@@ -1,4 +1,4 @@
-//! What object maps say of the difference between two states.
+//! Differences between two states according to the object maps.
 
 use std::sync::Arc;
 
@@ -13,35 +13,36 @@ use crate::image::Inner;
 use crate::object_map::load;
 use crate::{Error, names};
 
-/// The maps from one state to another, as far as they can be relied on.
+/// The maps from one state to another, if they are valid.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Maps(Option<Arc<Known>>);
 
 #[derive(Debug)]
 struct Known {
-    /// The first state's; `None`: there was nothing.
+    /// The first state's map; `None`: the differences are from nothing.
     from: Option<ObjectMap>,
-    /// Those behind it, the last state's at the end. If only what is there counts, that one alone.
+    /// The maps after it, the last state's at the end. If the maps do not record changes, only the last
+    /// state's.
     then: Vec<ObjectMap>,
-    /// Whether they say what has changed.
+    /// Whether the maps record changes (fast-diff).
     tell_changes: bool,
 }
 
-/// What maps say of an object.
+/// The difference of an object according to the maps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// Nobody has written to it.
+    /// It was not written.
     Same,
-    /// There is none, as there was none.
+    /// It exists in neither state.
     Missing,
-    /// It was there, and is not.
+    /// It existed, and does not any more.
     Gone,
-    /// It is there, and was written to.
+    /// It exists, and was written.
     Changed,
 }
 
 impl Maps {
-    /// Those of an image, if it has valid ones.
+    /// Loads the maps of an image, if they are valid.
     pub(super) async fn load(inner: &Inner, view: &View, span: Span) -> Result<Self, Error> {
         let states = states(view, span);
         let says = |flag: u64| states.iter().all(|state| state.flags & flag == 0);
@@ -57,7 +58,7 @@ impl Maps {
                 let snap = (state.id != SnapId::HEAD).then_some(state.id.0);
                 match load(&inner.io, &names::object_map(&inner.id, snap)).await {
                     Ok(map) if map.count() >= inner.fixed.layout.object_count(state.size) => maps.push(map),
-                    // A map that is lost, too short or damaged says nothing.
+                    // A map that is missing, too short or damaged is not used.
                     Ok(_) | Err(Error::Decode { .. }) => return Ok(Self::default()),
                     Err(e) if e.is_not_found() || e.errno() == Errno::EINVAL => return Ok(Self::default()),
                     Err(e) => return Err(e),
@@ -68,13 +69,13 @@ impl Maps {
         Ok(Self(Some(Arc::new(Known { from, then: maps, tell_changes }))))
     }
 
-    /// Whether there is no such object in either state, and it does not matter what was in between.
+    /// Whether the object exists in neither state, regardless of the states in between.
     pub(super) fn is_missing(&self, number: u64) -> bool {
         let Some(known) = &self.0 else { return false };
         known.from.iter().chain(known.then.last()).all(|map| map.get(number) == NONEXISTENT)
     }
 
-    /// What has become of an object; `None` if the maps do not say.
+    /// The difference of an object; `None` if the maps do not record it.
     pub(super) fn tell(&self, number: u64) -> Option<State> {
         let known = self.0.as_ref().filter(|known| known.tell_changes)?;
         let there = |map: &ObjectMap| map.get(number) != NONEXISTENT;
@@ -82,20 +83,20 @@ impl Maps {
         if !known.then.last().is_some_and(there) {
             return Some(if was { State::Gone } else { State::Missing });
         }
-        // One that was gone in between has come anew.
+        // An object that was removed in between was created again.
         let is_same = was && known.then.iter().all(|map| map.get(number) == EXISTS_CLEAN);
         Some(if is_same { State::Same } else { State::Changed })
     }
 }
 
-/// An image at a snapshot, or now.
+/// A state of an image: a snapshot, or its head.
 struct Stage {
     id: SnapId,
     flags: u64,
     size: u64,
 }
 
-/// The states whose maps count, oldest first.
+/// The states whose maps are needed, oldest first.
 fn states(view: &View, span: Span) -> Vec<Stage> {
     let begins = span.from.unwrap_or(SnapId(0));
     let snaps = view.snapshots.iter();
@@ -117,7 +118,7 @@ mod tests {
         map
     }
 
-    /// What a shrink takes away is gone, also if the image has grown again.
+    /// An object removed by a shrink is gone, even if the image has grown again.
     #[test]
     fn maps_tell_what_has_changed() {
         let (clean, new, none) = (EXISTS_CLEAN, EXISTS, NONEXISTENT);

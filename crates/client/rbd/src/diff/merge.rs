@@ -1,4 +1,4 @@
-//! Two files of differences, one behind the other, as one.
+//! Merges two consecutive files of differences into one.
 
 use std::io::{self, ErrorKind, Read, Write};
 
@@ -8,14 +8,14 @@ use loligo_wire::Name;
 
 use super::file::{Reader, Record, Writer};
 
-/// A range that differs: the bytes, or zeros.
+/// A range that differs: data, or zeros.
 struct Part {
     offset: u64,
     len: u64,
     data: Option<Bytes>,
 }
 
-/// What a file begins with.
+/// The beginning of a file.
 #[derive(Default)]
 struct Head {
     from_snap: Option<Name>,
@@ -24,24 +24,25 @@ struct Head {
     first: Option<Part>,
 }
 
-/// The parts of a file in order, as far as the image goes in the end.
+/// The parts of a file in order, limited to the final size of the image.
 struct Parts<R> {
     reader: Reader<R>,
     next: Option<Part>,
     is_at_end: bool,
-    /// Where the last one ended.
+    /// The offset at which the last part ended.
     last: u64,
-    /// What comes behind the end: zeros from the first to the second, where the image was shorter in between.
+    /// A range of zeros to add after the file's parts, from the first to the second offset, where the
+    /// image was shorter in between.
     tail: (u64, u64),
     size: u64,
 }
 
-/// Writes what `first` and then `second` make of an image as one file of differences; tells how many bytes of
-/// both are read. What is in both is as in the second.
+/// Merges the differences of `first` and then `second` into one file. `told` gets the number of bytes
+/// read of both. Where they overlap, the second is used.
 ///
 /// # Errors
-/// `InvalidData` if one is no such file, is not in the order of offsets, or the second does not begin where
-/// the first ends; they cannot be read or written.
+/// `InvalidData` if an input is not such a file, is not ordered by offset, or the second does not begin
+/// where the first ends; errors of reads and writes.
 pub fn merge<W: Write>(
     first: impl Read,
     second: impl Read,
@@ -79,14 +80,14 @@ pub fn merge<W: Write>(
     writer.end()
 }
 
-/// The next range, of the newer file where it has one.
+/// Returns the next range, from the newer file where it has one.
 fn next_of<F: Read, S: Read>(old: &mut Parts<F>, new: &mut Parts<S>) -> io::Result<Option<Part>> {
     let until = new.next.as_ref().map_or(u64::MAX, |part| part.offset);
     if old.next.as_ref().is_some_and(|part| part.offset < until) {
         return old.take(until);
     }
     let Some(part) = new.take(u64::MAX)? else { return Ok(None) };
-    // What is hidden by it.
+    // Skips the parts of the older file that it hides.
     while old.next.as_ref().is_some_and(|old| old.offset < part.offset + part.len) {
         old.take(part.offset + part.len)?;
     }
@@ -110,7 +111,7 @@ fn head(reader: &mut Reader<impl Read>) -> io::Result<Head> {
                 return Ok(head);
             }
             Record::End => return Ok(head),
-            // Not in files of the first format.
+            // Not in files of version 1.
             Record::Protection(_) | Record::Unknown { .. } => {}
         }
     }
@@ -123,7 +124,7 @@ impl<R: Read> Parts<R> {
         Ok(parts)
     }
 
-    /// The next part, as far as it lies before `until`.
+    /// Takes the next part, limited to the bytes before `until`.
     fn take(&mut self, until: u64) -> io::Result<Option<Part>> {
         let Some(part) = &mut self.next else { return Ok(None) };
         let len = part.len.min(until.saturating_sub(part.offset));
@@ -135,7 +136,7 @@ impl<R: Read> Parts<R> {
         Ok(Some(taken))
     }
 
-    /// Reads on until there is a part that has something, unless there is none any more.
+    /// Reads until the next part is not empty, or there is none.
     fn settle(&mut self) -> io::Result<()> {
         loop {
             if let Some(part) = &mut self.next {
@@ -202,7 +203,7 @@ mod tests {
         writer.end().expect("room")
     }
 
-    /// Ascending ranges within an image, some data and some zeros.
+    /// Generates ascending ranges within an image, some of data and some of zeros.
     fn changes(random: &mut fastrand::Rng, size: u64) -> Vec<Change> {
         let (mut at, mut changes) = (random.u64(0..20), Vec::new());
         while at < size {
@@ -244,7 +245,7 @@ mod tests {
             let (mut by_two, mut by_one) = (begin.clone(), begin);
             apply(&mut by_two, &first);
             let mut reader = second.clone();
-            // The oracle knows one beginning only.
+            // `apply` knows only one start snapshot.
             let name = reader.iter().position(|byte| *byte == b'f').expect("a tag") + 1;
             let name = reader[name..].iter().position(|byte| *byte == b'b').expect("a name") + name;
             reader[name] = b'a';

@@ -1,8 +1,9 @@
-//! What differs between two states of an image: nothing or a snapshot, and a later snapshot or the image.
+//! The differences between two states of an image: from nothing or a snapshot to a later snapshot or the
+//! image.
 //!
-//! Each object is asked for its past (`history.rs`). Where objects are compared as a whole and all object
-//! maps from one state to the other can be relied on, the maps say it instead, without a request for each
-//! object. What there is no object for is what the parent has; so the parent's own diff is a part of a
+//! Each object's history is queried (`history.rs`). If whole objects are compared and all object maps
+//! between the two states are valid, the maps are used instead, without a request for each object. An
+//! object that a clone lacks has the parent's data, so the parent's own differences are a part of the
 //! clone's. Facts: `librbd/api/DiffIterate.cc`, `librbd/io/ObjectRequest.cc` (release 16).
 
 pub mod file;
@@ -27,35 +28,35 @@ use crate::Error;
 use crate::header::View;
 use crate::image::{Image, Inner};
 
-/// Object sets that are looked at at the same time.
+/// Object sets examined in parallel.
 const SETS: usize = 32;
 
-/// Objects of one set that are.
+/// Objects of one set examined in parallel.
 const OBJECTS: usize = 4;
 
-/// A range of an image that differs from what it was.
+/// A range of an image that differs between two states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Change {
     /// The first byte.
     pub offset: u64,
-    /// Bytes.
+    /// The length in bytes.
     pub len: u64,
-    /// There may be data; if not, all of it is zeros now.
+    /// Whether there may be data; if not, the whole range is zeros in the later state.
     pub exists: bool,
 }
 
-/// How exactly states are compared.
+/// The granularity of the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grain {
-    /// By the ranges of bytes that were written to.
+    /// The ranges of bytes that were written.
     Bytes,
-    /// An object of which something was written to has changed as a whole (`--whole-object`).
+    /// A written object counts as a whole (`--whole-object`).
     Objects,
 }
 
 impl Image {
-    /// What differs between a snapshot (`None`: an image of zeros) and what is open, in the order of offsets.
-    /// Neighbours within an object set that are alike are one.
+    /// Returns the differences between a snapshot (`None`: an image of zeros) and the open image or
+    /// snapshot, by offset. Adjacent equal ranges within an object set are merged.
     ///
     /// ```no_run
     /// # async fn example(image: loligo_rbd::Image) -> Result<(), loligo_rbd::Error> {
@@ -71,7 +72,7 @@ impl Image {
     /// ```
     ///
     /// # Errors
-    /// [`Error::NoSnapshot`]; [`Error::LaterSnapshot`] if the snapshot is newer than what is open.
+    /// [`Error::NoSnapshot`]; [`Error::LaterSnapshot`] if the snapshot is newer than the open one.
     pub async fn diff(
         &self,
         from: Option<&Name>,
@@ -91,7 +92,7 @@ impl Image {
             return Err(Error::LaterSnapshot);
         }
         let span = Span { from, to, grain };
-        // What has not been copied yet the maps of an image that is being migrated do not know.
+        // The maps of an image that is being migrated do not have objects that are still to be copied.
         let maps = match inner.is_migrating() {
             true => Maps::default(),
             false => Maps::load(inner, &view, span).await?,
@@ -109,7 +110,7 @@ impl Image {
     }
 }
 
-/// Which states are compared, and how.
+/// The compared states, and the granularity.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Span {
     /// `None`: nothing.
@@ -118,11 +119,11 @@ pub(crate) struct Span {
     pub(crate) grain: Grain,
 }
 
-/// Parts of an object: where, and whether there are data.
+/// Parts of an object: the range, and whether it has data.
 type Parts = Vec<(Range<u64>, bool)>;
 
 impl Inner {
-    /// What differs in a range. Boxed, since a parent is asked the same.
+    /// The differences in a range. Boxed, because it is called for the parent too.
     pub(crate) fn changes<'a>(
         &'a self,
         offset: u64,
@@ -148,7 +149,7 @@ impl Inner {
         })
     }
 
-    /// Where parts of an object lie in the image, as far as they are in the extent.
+    /// Converts parts of an object to ranges of the image, limited to the extent.
     fn placed(&self, extent: ObjectExtent, parts: Parts) -> Vec<Change> {
         let (begin, end) = (extent.offset, extent.offset + extent.len);
         let mut changes = Vec::new();
@@ -163,7 +164,7 @@ impl Inner {
         changes
     }
 
-    /// What of an object differs.
+    /// The differences of an object.
     async fn parts_of(&self, extent: ObjectExtent, span: Span, maps: &Maps) -> Result<Parts, Error> {
         let Span { from, to, grain } = span;
         let number = extent.object.0;
@@ -172,7 +173,7 @@ impl Inner {
         if migrates && let Some(parts) = self.source_parts(extent, span).await? {
             return Ok(parts);
         }
-        // What was copied from the source hides the parent.
+        // Data copied from the source hides the parent.
         let covered = |snap: SnapId| if migrates { 0 } else { self.covered_at(&view, number, snap) };
         let (before, after) = (from.map_or(0, covered), covered(to));
         let whole = 0..self.fixed.layout.object_size();
@@ -200,7 +201,7 @@ impl Inner {
         let changed = match start {
             Some(start) => history.between(start, end),
             None => {
-                // What there was no object for is what the parent had.
+                // Where there was no object, the parent's data was visible.
                 let mut changed = self.hidden(extent, size..before).await?;
                 changed.push(0..size);
                 history::joined(changed)
@@ -213,8 +214,8 @@ impl Inner {
         Ok(split(changed, size, from.is_some()))
     }
 
-    /// What differs of an object that is not there at the end: zeros where there was one of `size` bytes or
-    /// the parent was to be seen, what the parent has where it is now.
+    /// The differences of an object that does not exist in the later state: zeros where an object of
+    /// `size` bytes or the parent's data was before, and the parent's data where it is visible now.
     async fn without_object(
         &self,
         extent: ObjectExtent,
@@ -224,7 +225,8 @@ impl Inner {
         after: u64,
     ) -> Result<Parts, Error> {
         let mut parts = Vec::new();
-        // With an object before, or with nothing; else the parent has been seen all the time.
+        // Only if there was an object or nothing before; otherwise the parent was visible in both
+        // states.
         if after > 0 && (size > 0 || span.from.is_none()) {
             let mut at = 0;
             for range in self.parent_parts(extent, after, span.grain).await?.unwrap_or_default() {
@@ -246,21 +248,21 @@ impl Inner {
         Ok(parts)
     }
 
-    /// What of a range of an object the parent had something of, and is not to be seen any more.
+    /// The parts of a range of an object of which the parent had data that is not visible any more.
     async fn hidden(&self, extent: ObjectExtent, range: Range<u64>) -> Result<Vec<Range<u64>>, Error> {
         if range.is_empty() {
             return Ok(Vec::new());
         }
         let Some(had) = self.parent_parts(extent, range.end, Grain::Bytes).await? else {
-            // Nobody knows any more.
+            // The parent is not known any more.
             return Ok(vec![range]);
         };
         let parts = had.into_iter().map(|part| part.start.max(range.start)..part.end);
         Ok(parts.filter(|part| !part.is_empty()).collect())
     }
 
-    /// Which parts of the first `covered` bytes of an object, within the extent, the parent has something of;
-    /// `None` if it is needed for nothing now.
+    /// The parts of the first `covered` bytes of an object, within the extent, of which the parent has
+    /// data; `None` if the parent is not needed any more.
     async fn parent_parts(
         &self,
         extent: ObjectExtent,
@@ -272,7 +274,7 @@ impl Inner {
         let mut all = Vec::new();
         let len = covered.min(extent.offset + extent.len).saturating_sub(extent.offset);
         for (at, object_offset, len) in self.pieces(ObjectExtent { len, ..extent }) {
-            // The parent may end before the image's snapshot did.
+            // The parent may be shorter than the image's snapshot.
             let len = len.min(parent.size().saturating_sub(at));
             for change in parent.changes(at, len, span, &Maps::default()).await? {
                 let from = object_offset + (change.offset - at);
@@ -282,7 +284,7 @@ impl Inner {
         Ok(Some(history::joined(all)))
     }
 
-    /// What is known of an object's past; of one that never was, nothing.
+    /// Reads an object's history; it is empty if the object never existed.
     pub(crate) async fn history(&self, object: ObjectNo) -> Result<History, Error> {
         match self.data.object_snapshots(self.fixed.object(object.0)).await {
             Err(e) if e.is_not_found() => Ok(History::default()),
@@ -290,7 +292,7 @@ impl Inner {
         }
     }
 
-    /// Bytes of an object that the parent may have at a snapshot, or now.
+    /// The first bytes of an object that the parent may have at a snapshot or now.
     fn covered_at(&self, view: &View, number: u64, snap: SnapId) -> u64 {
         let overlap = match view.parent {
             None => None,
@@ -301,7 +303,7 @@ impl Inner {
     }
 }
 
-/// Data before the object's end, zeros behind it.
+/// Splits changed ranges into data before the object's end, and zeros behind it.
 fn split(changed: Vec<Range<u64>>, size: u64, with_zeros: bool) -> Parts {
     let mut parts = Vec::new();
     for range in changed {

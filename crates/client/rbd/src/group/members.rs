@@ -1,7 +1,7 @@
 //! The images of a group.
 //!
-//! Group and image name each other. The group notes first that it is about to, so that whoever finds one half
-//! finds the other, too.
+//! Group and image name each other. The group records the image as incomplete first, so that an
+//! interrupted change can be found from the group.
 
 use loligo_rados::{Errno, IoCtx, PoolId};
 use loligo_wire::Encode as _;
@@ -21,16 +21,16 @@ use crate::{Error, names};
 pub struct Member {
     /// The image's pool. Its namespace is the group's.
     pub pool: PoolId,
-    /// Its id.
+    /// The image's id.
     pub id: String,
-    /// Its name; its id, if it has lost that.
+    /// The image's name, or its id if the name is lost.
     pub name: Name,
-    /// Whether group and image know each other; not while it is being added or removed, or if whoever did
-    /// that was interrupted.
+    /// Whether group and image name each other. It is `false` while the image is being added or removed,
+    /// and after an interruption of that.
     pub attached: bool,
 }
 
-/// The images of a group, by pool and name.
+/// Lists the images of a group, by pool and name.
 ///
 /// # Errors
 /// [`Error::NoGroup`].
@@ -49,7 +49,7 @@ pub async fn members(io: &IoCtx, group: impl Into<Name>) -> Result<Vec<Member>, 
     Ok(all)
 }
 
-/// Adds an image, which may lie in another pool, to a group. Done again it does nothing.
+/// Adds an image, which may be in another pool, to a group. A repeated call does nothing.
 ///
 /// # Errors
 /// [`Error::NoGroup`]; [`Error::NoImage`]; [`Error::OtherGroup`]; [`Error::GroupNamespace`].
@@ -70,7 +70,7 @@ pub async fn add_image(
     let spec = group.spec();
     match tell(image_io, &names::header(&id), "image_group_add", |w| w.put(&spec)).await {
         Err(e) => {
-            // The first failure is the one to tell.
+            // The first failure is returned.
             let _ = group.strike_out(image_io, &id).await;
             return Err(if e.errno() == Errno::EEXIST { Error::OtherGroup } else { e });
         }
@@ -79,8 +79,8 @@ pub async fn add_image(
     group.note(image_io, &id, GroupMember::ATTACHED).await
 }
 
-/// Takes an image out of a group. Snapshots that it has of the group stay until the group's are removed. Of
-/// an image that does not belong to it nothing is changed.
+/// Removes an image from a group. Its snapshots that belong to the group's remain until those are
+/// removed. Does nothing if the image is not in the group.
 ///
 /// # Errors
 /// [`Error::NoGroup`]; [`Error::NoImage`]; [`Error::OtherGroup`]; [`Error::GroupNamespace`].
@@ -97,7 +97,7 @@ pub async fn remove_image(
     group.let_go(image_io, &id).await
 }
 
-/// The same for an image that is known by its id, also if it is no more.
+/// As [`remove_image`], for an image known by its id; the image may be removed already.
 ///
 /// # Errors
 /// As [`remove_image`].
@@ -118,7 +118,7 @@ async fn id_of(io: &IoCtx, image: &Name) -> Result<String, Error> {
     }
 }
 
-/// Tells all who have an image open that its header has changed. Who does not hear it finds out.
+/// Notifies all clients that have an image open of a changed header. A failure is ignored.
 async fn tell_all(io: &IoCtx, id: &str) {
     let _ = io.notify(names::header(id), Message::HeaderUpdate.to_bytes(), NEWS_TIMEOUT).await;
 }
@@ -140,7 +140,7 @@ impl<'a> Group<'a> {
         Ok(spec.exists() && spec != self.spec())
     }
 
-    /// Parts an image from the group.
+    /// Removes an image from the group.
     pub(super) async fn let_go(&self, io: &IoCtx, id: &str) -> Result<(), Error> {
         if self.is_another(io, id).await? {
             return Err(Error::OtherGroup);

@@ -1,7 +1,7 @@
-//! Groups of images, of which snapshots are taken together.
+//! Groups of images, of which consistent snapshots are taken.
 //!
-//! A group is a name in its pool (and namespace), and a header that lists its images, which may lie in other
-//! pools, and its snapshots. An image belongs to one group at most, and its header names it. Facts:
+//! A group has a name in its pool and namespace, and a header that lists its images, which may be in
+//! other pools, and its snapshots. An image belongs to one group at most, which its header names. Facts:
 //! `librbd/api/Group.cc`, `cls/rbd/cls_rbd.cc`.
 //!
 //! ```no_run
@@ -33,20 +33,20 @@ use crate::image::Image;
 use crate::images::gone;
 use crate::{Error, names};
 
-/// Images may be made in the namespace (`dir_state_assert`).
+/// The state of a namespace in which images can be created (`dir_state_assert`).
 const READY: u8 = 0;
 
-/// A group, and where it lies.
+/// A group, and its pool and namespace.
 struct Group<'a> {
     io: &'a IoCtx,
     id: String,
     header: Name,
 }
 
-/// Makes a group without images.
+/// Creates a group without images.
 ///
 /// # Errors
-/// [`Error::GroupExists`]; [`Error::NoNamespace`]; EINVAL if it is no name.
+/// [`Error::GroupExists`]; [`Error::NoNamespace`]; EINVAL if the name is not valid.
 pub async fn create(io: &IoCtx, name: impl Into<Name>) -> Result<(), Error> {
     let name = &name.into();
     names::checked(name)?;
@@ -69,28 +69,28 @@ pub async fn create(io: &IoCtx, name: impl Into<Name>) -> Result<(), Error> {
     }
     let made = io.operate(names::group_header(&id), WriteOp::new().create(true)).await;
     if made.is_err() {
-        // The first failure is the one to tell.
+        // The first failure is returned.
         let _ = tell(io, names::GROUPS, "group_dir_remove", both).await;
     }
     Ok(made?)
 }
 
-/// An id that nobody else makes.
+/// Returns a unique id.
 fn new_id(io: &IoCtx) -> String {
     format!("{:x}{:x}", io.rados().instance_id().0, fastrand::u32(..))
 }
 
-/// The groups, by name.
+/// Lists the groups, by name.
 ///
 /// # Errors
-/// The directory cannot be read. A pool without one has no groups.
+/// The directory cannot be read. A missing directory means no groups.
 pub async fn list(io: &IoCtx) -> Result<Vec<Name>, Error> {
     let all =
         listed(io, names::GROUPS, "group_dir_list", |(name, _): &(Name, String)| name.as_bytes()).await?;
     Ok(all.into_iter().map(|(name, _)| name).collect())
 }
 
-/// Removes a group with its snapshots; its images stay. If it fails in between it can be repeated.
+/// Removes a group with its snapshots, but not its images. Can be repeated after a failure.
 ///
 /// # Errors
 /// [`Error::NoGroup`]; as [`remove_snapshot`].
@@ -113,10 +113,10 @@ pub async fn remove(io: &IoCtx, name: impl Into<Name>) -> Result<(), Error> {
     )
 }
 
-/// Gives a group another name.
+/// Renames a group.
 ///
 /// # Errors
-/// [`Error::NoGroup`]; [`Error::GroupExists`]; EINVAL if it is no name.
+/// [`Error::NoGroup`]; [`Error::GroupExists`]; EINVAL if the name is not valid.
 pub async fn rename(io: &IoCtx, from: impl Into<Name>, to: impl Into<Name>) -> Result<(), Error> {
     let from = &from.into();
     let to = &to.into();
@@ -133,28 +133,28 @@ pub async fn rename(io: &IoCtx, from: impl Into<Name>, to: impl Into<Name>) -> R
     }
 }
 
-/// The group that an image belongs to.
+/// The group of an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Belonging {
     /// The group's pool.
     pub pool: PoolId,
-    /// The namespace, which is the image's, too.
+    /// The namespace of the group and the image.
     pub namespace: Name,
     /// Its id.
     pub id: String,
-    /// Its name; its id, if it has lost that.
+    /// Its name, or its id if the name is lost.
     pub name: Name,
 }
 
 impl Image {
-    /// The group that the image belongs to.
+    /// Returns the group that the image belongs to.
     ///
     /// # Errors
     /// It cannot be read.
     pub async fn group(&self) -> Result<Option<Belonging>, Error> {
         let inner = &self.inner;
         let spec = match ask::<GroupSpec>(&inner.io, &inner.header, "image_group_get", |_| {}).await {
-            // An OSD that knows no groups.
+            // An OSD without support for groups.
             Err(e) if e.errno() == Errno::EOPNOTSUPP => return Ok(None),
             spec => spec?,
         };
@@ -189,7 +189,7 @@ impl<'a> Group<'a> {
         Ok(Self { io, header: names::group_header(&id), id })
     }
 
-    /// Where its images of a pool lie.
+    /// The group's namespace in an image's pool.
     fn place(&self, pool: i64) -> IoCtx {
         place_in(self.io, pool)
     }
@@ -198,12 +198,12 @@ impl<'a> Group<'a> {
         GroupSpec { pool: self.io.pool().0, group: self.id.clone() }
     }
 
-    /// What the snapshots are of that are made with one of the group.
+    /// The kind of the images' snapshots that belong to a group's snapshot.
     fn kind(&self, snap: &GroupSnap) -> SnapKind {
         SnapKind::Group { pool: self.io.pool().0, group: self.id.clone(), snap: snap.id.clone() }
     }
 
-    /// Its images, by pool and id.
+    /// The group's images, by pool and id.
     async fn members(&self) -> Result<Vec<GroupMember>, Error> {
         let begin = |last: Option<&GroupMember>, w: &mut Writer| match last {
             Some(last) => w.put(&last.image),
@@ -214,7 +214,7 @@ impl<'a> Group<'a> {
         listed_behind(self.io, &self.header, "group_image_list", begin, follows).await
     }
 
-    /// Its snapshots, by id.
+    /// The group's snapshots, by id.
     async fn snaps(&self) -> Result<Vec<GroupSnap>, Error> {
         let begin = |last: Option<&GroupSnap>, w: &mut Writer| match last {
             Some(last) => w.put(last),

@@ -1,9 +1,9 @@
 //! Snapshots of a group: one of each image, all of the same moment.
 //!
-//! The group notes the snapshot as incomplete, takes the exclusive lock of each image that has that feature,
-//! so that nobody writes to any of them, makes a snapshot in each, and notes that it is complete. Whoever
-//! finds an incomplete one removes it as any other: what images have of it is known by its id. Clients that
-//! freeze file systems (quiesce hooks) are not asked to.
+//! The group records the snapshot as incomplete, takes the exclusive lock of each image with that
+//! feature, so that no client writes to any of them, creates a snapshot of each, and records the
+//! snapshot as complete. An incomplete snapshot can be removed like any other, because the images'
+//! snapshots carry its id. Clients are not asked to freeze their file systems (quiesce hooks).
 
 use std::collections::BTreeSet;
 
@@ -29,12 +29,12 @@ pub struct GroupSnapshot {
     pub id: String,
     /// Its name.
     pub name: Name,
-    /// Whether each image has its snapshot. If not, it is being made, or whoever made it was interrupted; it
-    /// can be removed.
+    /// Whether each image has its snapshot. If not, the snapshot is being created, or was interrupted;
+    /// it can be removed.
     pub complete: bool,
 }
 
-/// The snapshots of a group, by id.
+/// Lists the snapshots of a group, by id.
 ///
 /// # Errors
 /// [`Error::NoGroup`].
@@ -47,13 +47,13 @@ pub async fn snapshots(io: &IoCtx, group: impl Into<Name>) -> Result<Vec<GroupSn
     Ok(Group::find(io, group).await?.snaps().await?.into_iter().map(of).collect())
 }
 
-/// Makes a snapshot of each of a group's images, all of the same moment as far as they have the feature
-/// exclusive-lock: who writes to one is asked for the lock, and gets it back. If it fails what was made is
-/// removed again.
+/// Creates a snapshot of each image of a group. Images with the feature exclusive-lock are captured at
+/// the same moment: their writers are asked for the lock, and can take it again afterwards. A failure
+/// removes what was created.
 ///
 /// # Errors
-/// [`Error::NoGroup`]; [`Error::SnapshotExists`]; [`Error::Locked`] if somebody has locked an image by hand;
-/// EINVAL if it is no name.
+/// [`Error::NoGroup`]; [`Error::SnapshotExists`]; [`Error::Locked`] if a user has locked an image;
+/// EINVAL if the name is not valid.
 pub async fn create_snapshot(io: &IoCtx, group: impl Into<Name>, name: impl Into<Name>) -> Result<(), Error> {
     let group = &group.into();
     let name = &name.into();
@@ -70,7 +70,7 @@ pub async fn create_snapshot(io: &IoCtx, group: impl Into<Name>, name: impl Into
     let images = match group.open(&snap).await {
         Ok(images) => images,
         Err(e) => {
-            // The first failure is the one to tell.
+            // The first failure is returned.
             let _ = group.forget_snapshot(&snap).await;
             return Err(e);
         }
@@ -80,7 +80,7 @@ pub async fn create_snapshot(io: &IoCtx, group: impl Into<Name>, name: impl Into
     made
 }
 
-/// Removes a snapshot of a group, and the images'. If it fails in between it can be repeated.
+/// Removes a snapshot of a group, and the images' snapshots. Can be repeated after a failure.
 ///
 /// # Errors
 /// [`Error::NoGroup`]; [`Error::NoSnapshot`].
@@ -92,10 +92,11 @@ pub async fn remove_snapshot(io: &IoCtx, group: impl Into<Name>, name: impl Into
     group.erase_snapshot(&snap).await
 }
 
-/// Gives a snapshot of a group another name.
+/// Renames a snapshot of a group.
 ///
 /// # Errors
-/// [`Error::NoGroup`]; [`Error::NoSnapshot`]; [`Error::SnapshotExists`]; EINVAL if it is no name.
+/// [`Error::NoGroup`]; [`Error::NoSnapshot`]; [`Error::SnapshotExists`]; EINVAL if the name is not
+/// valid.
 pub async fn rename_snapshot(
     io: &IoCtx,
     group: impl Into<Name>,
@@ -114,11 +115,12 @@ pub async fn rename_snapshot(
     group.note_snapshot(&GroupSnap { name: to.to_owned(), ..snap }).await
 }
 
-/// Makes the images of a group what they were at a snapshot; tells how many objects of how many are done.
+/// Restores the images of a group from a snapshot. `progress` gets the number of objects done, and of
+/// all objects.
 ///
 /// # Errors
-/// [`Error::NoGroup`]; [`Error::NoSnapshot`]; [`Error::OtherMembers`], as later releases than 16 have it
-/// (ceph/ceph#58074). If it fails in between some images are what they were and some are not.
+/// [`Error::NoGroup`]; [`Error::NoSnapshot`]; [`Error::OtherMembers`], as in releases later than 16
+/// (ceph/ceph#58074). After a failure some images are restored and some are not.
 pub async fn roll_back(
     io: &IoCtx,
     group: impl Into<Name>,
@@ -141,7 +143,7 @@ pub async fn roll_back(
     back
 }
 
-/// The snapshot of a group with which one of an image was made.
+/// The group's snapshot to which an image's snapshot belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InGroup {
     /// The group's pool. Its namespace is the image's.
@@ -153,7 +155,8 @@ pub struct InGroup {
 }
 
 impl Image {
-    /// With which snapshot of a group one of the image was made; `None` if with none, or if that is no more.
+    /// Returns the group's snapshot to which a snapshot of this kind belongs; `None` if there is none,
+    /// or it was removed.
     ///
     /// # Errors
     /// It cannot be read.
@@ -173,17 +176,16 @@ impl Image {
     }
 }
 
-/// What is done is done, whether the locks could be given up or not.
+/// The operation is complete; failures to release locks do not matter.
 async fn close(images: Vec<Image>) {
     join_all(images.into_iter().map(Image::close)).await;
 }
 
-/// The locks of all images, and nobody who writes to one.
+/// Takes the locks of all images, and exclusive access to each.
 async fn alone(images: &[Image]) -> Result<Vec<SemaphorePermit<'_>>, Error> {
-    // First, since owners need their time: all at the same time.
+    // First all locks in parallel, since owners need time to release them.
     try_join_all(images.iter().map(Image::acquire_lock)).await?;
-    // One after the other, in the order of the group's list: of two who want all images one waits for the
-    // other.
+    // One after the other, in the order of the group's list, so that two tasks do not deadlock.
     let mut all = Vec::with_capacity(images.len());
     for image in images {
         all.push(image.inner.enter_alone().await?);
@@ -217,7 +219,7 @@ impl Group<'_> {
         Image::open_at(&self.place(of.pool), Which::Id(&of.image), None, Mode::ReadWrite).await
     }
 
-    /// Makes the snapshots of images that are open.
+    /// Creates the snapshots of open images.
     async fn take(&self, images: &[Image], snap: &mut GroupSnap) -> Result<(), Error> {
         let kind = self.kind(snap);
         let taken = match alone(images).await {
@@ -226,7 +228,7 @@ impl Group<'_> {
                 if taken.is_err() {
                     let undone = join_all(images.iter().map(|image| undo(image, &kind))).await;
                     if undone.iter().any(Result::is_err) {
-                        // By the note of it what is left can still be removed.
+                        // The record is kept, so that the rest can be removed later.
                         return taken;
                     }
                 }
@@ -235,7 +237,7 @@ impl Group<'_> {
             Err(e) => Err(e),
         };
         if taken.is_err() {
-            // The first failure is the one to tell.
+            // The first failure is returned.
             let _ = self.forget_snapshot(snap).await;
         }
         taken
@@ -251,7 +253,7 @@ impl Group<'_> {
         self.note_snapshot(snap).await
     }
 
-    /// Removes what images have of a snapshot, then the group's note of it.
+    /// Removes the images' snapshots, then the group's record.
     pub(super) async fn erase_snapshot(&self, snap: &GroupSnap) -> Result<(), Error> {
         let kind = &self.kind(snap);
         let removed = stream::iter(snap.snaps.clone()).map(|of| self.erase_one(of, kind));
@@ -261,7 +263,7 @@ impl Group<'_> {
 
     async fn erase_one(&self, of: ImageSnap, kind: &SnapKind) -> Result<(), Error> {
         let image = match self.open_one(of).await {
-            // It is gone, and its snapshots with it.
+            // The image is gone, with its snapshots.
             Err(Error::NoImage(_)) => return Ok(()),
             image => image?,
         };
@@ -270,7 +272,7 @@ impl Group<'_> {
             Some(name) => image.remove_snapshot_of(&name, kind).await,
             None => Ok(()),
         };
-        // What is done is done.
+        // The operation is complete; a failure to close does not matter.
         let _ = image.close().await;
         gone(removed)
     }
@@ -304,7 +306,7 @@ impl Group<'_> {
     }
 }
 
-/// Removes what an image has of a snapshot that was not completed. To be called alone.
+/// Removes an image's part of an incomplete snapshot. Needs exclusive access.
 async fn undo(image: &Image, kind: &SnapKind) -> Result<(), Error> {
     image.refresh().await?;
     let made = image.view().snapshot_in_group(kind).cloned();

@@ -1,8 +1,8 @@
-//! Clones of an image that is migrated: they get its other place as their parent.
+//! Relinks the clones of a migrated image to its other image as their parent.
 //!
-//! A clone is told first which parent it has, then the new parent that it has the clone, then the old one
-//! that it has it no more. Wherever that ends it can be done again, in either direction: what is done already
-//! is left alone.
+//! The clone's link to its parent is changed first, then the clone is added to the new parent's list,
+//! then removed from the old one's. This can be repeated after an interruption, in either direction;
+//! completed parts are skipped.
 
 use loligo_rados::{Errno, IoCtx, PoolId, SnapId};
 use loligo_wire::Encode as _;
@@ -20,7 +20,7 @@ use crate::lock::NEWS_TIMEOUT;
 use crate::messages::Message;
 use crate::{names, parent};
 
-/// A snapshot of one image and what it is in the other.
+/// A snapshot of one image and its counterpart in the other.
 pub(super) struct Mapped {
     pub(super) from: SnapId,
     pub(super) to: SnapId,
@@ -36,12 +36,12 @@ pub(super) async fn has_some(image: &Image) -> Result<bool, Error> {
     Ok(false)
 }
 
-/// Gives all clones of these snapshots of `from` those of `to` as their parents.
+/// Makes the snapshots of `to` the parents of all clones of those of `from`.
 pub(super) async fn relink(from: &Image, to: &Image, snaps: &[Mapped]) -> Result<(), Error> {
     let (from, to) = (&*from.inner, &*to.inner);
     for snap in snaps {
         let mut children = from.clones(snap.from).await?;
-        // Some may be on their way.
+        // Some clones may be relinked partly.
         children.extend(to.clones(snap.to).await?);
         for child in children {
             let (old, new) = (spec_of(from, snap.from), spec_of(to, snap.to));
@@ -64,7 +64,7 @@ async fn relink_child(
     let io = from.io.rados().ioctx_by_id(PoolId(child.pool)).with_namespace(child.nspace.clone());
     let header = names::header(&child.image);
     let (_, view) = match header::load(&io, &header, Format::Second).await {
-        // Left behind by somebody who did not end what he began.
+        // Left by an incomplete creation of a clone.
         Err(e) if e.is_not_found() => return Ok(()),
         loaded => loaded?,
     };
@@ -90,8 +90,8 @@ async fn relink_child(
     Ok(())
 }
 
-/// Tells a clone its parent. One that only its snapshots need is one that only they need again, in the same
-/// moment.
+/// Changes a clone's parent. If only the clone's snapshots need the parent, the parent is attached and
+/// then detached from the head again.
 async fn attach(io: &IoCtx, header: &Name, new: &ParentSpec, view: &View) -> Result<(), Error> {
     let overlap = view.overlap.filter(|overlap| *overlap > 0);
     tell(io, header, "parent_attach", |w| {
@@ -108,7 +108,7 @@ async fn attach(io: &IoCtx, header: &Name, new: &ParentSpec, view: &View) -> Res
     }
 }
 
-/// What is there already need not be made.
+/// Treats EEXIST as success.
 fn exists(done: Result<(), Error>) -> Result<(), Error> {
     match done {
         Err(e) if e.errno() == Errno::EEXIST => Ok(()),
@@ -126,14 +126,14 @@ impl Inner {
         let Some(snap) = view.snapshot_by_id(snap) else { return Ok(Vec::new()) };
         let mut all = Vec::new();
         if snap.protected {
-            // Clones of the first version need that; they are looked for everywhere.
+            // Clones of version 1 need the protection; they are searched for in all pools.
             all = self.old_clones(snap.info.id).await?;
         }
         all.extend(self.new_clones(snap.info.id).await?);
         Ok(all)
     }
 
-    /// Makes the image that is being made one more clone of a parent.
+    /// Makes this incomplete image a clone of a parent.
     pub(super) async fn become_child_of(
         &self,
         spec: &ParentSpec,

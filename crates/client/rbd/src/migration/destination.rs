@@ -1,4 +1,4 @@
-//! The image that is made by a migration: its header, its snapshots and its parent, without any data.
+//! Creates a migration's destination: its header, snapshots and parent, without data.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::image::{Image, Inner, Mode};
 use crate::images::{NewImage, make_as};
 use crate::{Error, metadata};
 
-/// A state of the source: a snapshot that its users have made, or what it is.
+/// A state of the source: a user's snapshot, or its head.
 struct State {
     snapshot: Option<Snapshot>,
     size: u64,
@@ -32,24 +32,24 @@ fn states(source: &Image) -> Vec<State> {
     states
 }
 
-/// The destination as it is to be made.
+/// The properties of the destination.
 pub(super) struct Plan {
     shape: NewImage,
-    /// The parent, and whether parent and clone know of each other as in the second version.
+    /// The parent, and whether the link to it is of version 2.
     parent: Option<(ParentSpec, bool)>,
 }
 
 impl Plan {
     pub(super) fn of(source: &Image, new: &NewCopy, flatten: bool) -> Self {
         let view = source.view();
-        // A state without the parent could only be told by copying what the others have of it.
+        // If one state has no parent, the others' data of the parent has to be copied.
         let is_clone = !flatten && states(source).iter().all(|state| state.overlap.is_some());
         let is_second = view.op_features & op_feature::CLONE_CHILD != 0;
         let parent = view.parent.clone().filter(|_| is_clone).map(|spec| (spec, is_second));
         Self { shape: source.like(new), parent }
     }
 
-    /// Whether the destination is no clone.
+    /// Whether the destination is not a clone.
     pub(super) fn is_flat(&self) -> bool {
         self.parent.is_none()
     }
@@ -59,7 +59,7 @@ impl Plan {
     }
 }
 
-/// Makes the destination, up to the moment in which it can be used.
+/// Creates the destination. It cannot be used yet.
 pub(super) async fn make(pair: &Pair, source: &Image, plan: &Plan) -> Result<(), Error> {
     let Place { io, name, id } = &pair.destination;
     let states = states(source);
@@ -76,7 +76,7 @@ async fn fill(made: &Image, pair: &Pair, source: &Image, plan: &Plan, states: &[
     made.acquire_lock().await?;
     if let Some((spec, is_second)) = &plan.parent {
         let overlap = states.first().and_then(|state| state.overlap).unwrap_or(0);
-        // A clone that needs nothing of its parent need not be one.
+        // A clone that needs no data of its parent is created without a parent.
         if overlap > 0 {
             inner.become_child_of(spec, overlap, *is_second).await?;
         }
@@ -106,7 +106,7 @@ async fn fill(made: &Image, pair: &Pair, source: &Image, plan: &Plan, states: &[
 }
 
 impl Inner {
-    /// Gives an image without data the size of a state, and no more of its parent than that has.
+    /// Gives an image without data a state's size, and reduces the overlap to the state's.
     async fn become_empty_state(&self, state: &State) -> Result<(), Error> {
         let _all = self.enter_alone().await?;
         self.refresh().await?;

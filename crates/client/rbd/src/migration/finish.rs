@@ -1,9 +1,9 @@
 //! The last step of a migration: one of the two images is removed.
 //!
-//! A commit takes the migration from the destination's header first, so that nobody can go back any more,
-//! then removes the source. Who finds a source whose destination knows of no migration goes on with that. An
-//! abort first has the destination say that it cannot be used any more, and takes the migration from the
-//! source's header at last.
+//! A commit first removes the migration from the destination's header, so that it cannot be aborted any
+//! more, then removes the source. A source whose destination has no migration is removed by a repeated
+//! commit. An abort first marks the destination as unusable, and in the end removes the migration from
+//! the source's header.
 
 use loligo_rados::{IoCtx, SnapId};
 use loligo_wire::Name;
@@ -18,12 +18,12 @@ use crate::image::Image;
 use crate::images::{empty, gone};
 use crate::{Error, names, old, trash};
 
-/// Ends a migration: the source is removed, with its snapshots; tells how many objects of how many are gone.
-/// `name` is that of either. Repeated after a failure it goes on.
+/// Completes a migration: removes the source with its snapshots. `progress` gets the number of objects
+/// removed, and of all objects. `name` is that of either image. Can be repeated after a failure.
 ///
 /// # Errors
 /// [`Error::NoImage`]; [`Error::NotMigrating`]; [`Error::MigrationState`] unless it was executed;
-/// [`Error::InUse`] if somebody has the source open for writing.
+/// [`Error::InUse`] if another client has the source open for writing.
 pub async fn commit(io: &IoCtx, name: impl Into<Name>, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     let name = &name.into();
     let pair = match Pair::find(io, name).await {
@@ -56,13 +56,13 @@ pub async fn commit(io: &IoCtx, name: impl Into<Name>, progress: impl FnMut(u64,
     gone(tell(io, names::TRASH, "trash_remove", |w| w.put(id)).await)
 }
 
-/// Takes the migration from an image's header.
+/// Removes the migration from an image's header.
 async fn unmark(image: &Image) -> Result<(), Error> {
     gone(tell(&image.inner.io, &image.inner.header, "migration_remove", |_| {}).await)?;
     image.inner.header_changed().await
 }
 
-/// Removes the data and snapshots of an image.
+/// Removes the data and snapshots of the source.
 async fn empty_source(source: &Image, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     if !source.is_alone().await? {
         return Err(Error::InUse);
@@ -81,13 +81,14 @@ async fn remove_snapshots(image: &Image) -> Result<(), Error> {
     Ok(())
 }
 
-/// Goes back: the source gets what was written to the destination, its name, its group and its clones, and
-/// the destination is removed; tells how many objects of how many are done. `name` is that of either.
-/// Snapshots that were made of the destination are lost. Repeated after a failure it goes on.
+/// Aborts a migration: the source gets the destination's changes, its name, its group and its clones,
+/// and the destination is removed. `progress` gets the number of objects done, and of all objects.
+/// `name` is that of either image. Snapshots created of the destination are lost. Can be repeated after
+/// a failure.
 ///
 /// # Errors
-/// [`Error::NoImage`]; [`Error::NotMigrating`]; [`Error::InUse`] if somebody has one of the images open for
-/// writing.
+/// [`Error::NoImage`]; [`Error::NotMigrating`]; [`Error::InUse`] if another client has one of the images
+/// open for writing.
 pub async fn abort(io: &IoCtx, name: impl Into<Name>, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     let name = &name.into();
     let pair = match Pair::find(io, name).await {
@@ -105,7 +106,8 @@ pub async fn abort(io: &IoCtx, name: impl Into<Name>, progress: impl FnMut(u64, 
     back.and(closed)
 }
 
-/// The source lies in the trash, and nothing else was done: by a stock client that was killed.
+/// Restores a source that is in the trash without a migration in its header, as an interrupted stock
+/// client leaves it.
 async fn abort_half(io: &IoCtx, name: &Name) -> Result<(), Error> {
     let sources = trash::list(io).await?;
     let source =
@@ -114,7 +116,7 @@ async fn abort_half(io: &IoCtx, name: &Name) -> Result<(), Error> {
     relink_source(&Place { io: io.clone(), name: name.to_owned(), id: source.id }).await
 }
 
-/// Removes the destination, and makes the source what it was, with what was written meanwhile.
+/// Removes the destination, and restores the source with the changes made meanwhile.
 pub(super) async fn give_back(
     pair: &Pair,
     source: &Image,
@@ -136,7 +138,7 @@ pub(super) async fn give_back(
     unmark(source).await
 }
 
-/// Gives the source what the destination has got since.
+/// Writes the destination's changes to the source, and relinks its clones.
 async fn give_all_back(
     pair: &Pair,
     source: &Image,
@@ -158,7 +160,7 @@ async fn give_all_back(
     children::relink(destination, source, &snaps.collect::<Vec<_>>()).await
 }
 
-/// The group that the destination belongs to.
+/// The group of the destination.
 async fn group_of(pair: &Pair) -> Result<Option<(IoCtx, Name)>, Error> {
     let to = &pair.destination;
     let Some(destination) = apart(&to.io, &to.name, &to.id).await? else { return Ok(None) };
@@ -170,7 +172,7 @@ async fn group_of(pair: &Pair) -> Result<Option<(IoCtx, Name)>, Error> {
     Ok(group?.map(|of| (io(&of), of.name)))
 }
 
-/// Removes what there is of the destination.
+/// Removes all parts of the destination.
 pub(super) async fn discard_destination(pair: &Pair, progress: impl FnMut(u64, u64)) -> Result<(), Error> {
     let Place { io, name, id } = &pair.destination;
     if let Some(made) = apart(io, name, id).await? {
@@ -181,7 +183,7 @@ pub(super) async fn discard_destination(pair: &Pair, progress: impl FnMut(u64, u
     for oid in [names::object_map(id, None), names::header(id)] {
         gone(io.remove(oid).await.map_err(Error::from))?;
     }
-    // The name may be another image's meanwhile.
+    // The name may belong to another image now.
     match ask::<String>(io, &names::id_object(name), "get_id", |_| {}).await {
         Ok(named) if named == *id => gone(io.remove(names::id_object(name)).await.map_err(Error::from))?,
         Err(e) if !e.is_not_found() => return Err(e),
@@ -212,7 +214,7 @@ async fn empty_destination(made: &Image, progress: impl FnMut(u64, u64)) -> Resu
     let largest = made.view().snapshots.iter().map(|snap| snap.info.size).max().unwrap_or(0);
     remove_snapshots(made).await?;
     empty(made, progress).await?;
-    // Who was killed as he copied for a larger snapshot has left objects behind the image's end.
+    // An interrupted copy for a larger snapshot leaves objects behind the image's end.
     let layout = made.layout();
     for number in layout.object_count(made.size())..layout.object_count(largest) {
         gone(made.inner.data.remove(made.inner.fixed.object(number)).await.map_err(Error::from))?;
@@ -220,7 +222,7 @@ async fn empty_destination(made: &Image, progress: impl FnMut(u64, u64)) -> Resu
     Ok(())
 }
 
-/// Gives the source its name again.
+/// Restores the source's name.
 pub(super) async fn relink_source(source: &Place) -> Result<(), Error> {
     let Place { io, name, id } = source;
     match Format::of_id(id) {

@@ -1,10 +1,10 @@
-//! Moving an image to another pool, namespace, name or layout while it is used (`rbd migration`).
+//! Moves an image to another pool, namespace, name or layout while it is in use (`rbd migration`).
 //!
-//! [`prepare()`] makes the new image, the destination, with the snapshots of the old one, the source, which
-//! goes to the trash: from then on the destination is used, and has what the source has (`origin/`).
-//! [`execute()`] copies all that nobody has needed to copy yet. [`commit()`] removes the source; [`abort()`],
-//! until then, removes the destination instead, and gives the source what was written meanwhile. Both headers
-//! say what is being done, so that each step can be repeated if whoever took it was killed. Facts:
+//! [`prepare()`] creates the new image, the destination, with the snapshots of the old one, the source,
+//! which is moved to the trash. From then on the destination is used, and reads data not yet copied from
+//! the source (`origin/`). [`execute()`] copies all remaining data. [`commit()`] removes the source.
+//! Before that, [`abort()`] can instead remove the destination and write the changes made meanwhile to
+//! the source. Both headers record the state, so that an interrupted step can be repeated. Facts:
 //! `librbd/api/Migration.cc` (release 16).
 //!
 //! ```no_run
@@ -43,34 +43,34 @@ use crate::image::{Image, Inner, Mode, Moving, Which};
 use crate::messages::Wanted;
 use crate::{Error, names};
 
-/// How often an image that is being prepared is looked at again, and how many times.
+/// The interval and the number of reads of the header of an image that is being prepared.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 const LOOKS: u32 = 25;
 
-/// Bytes of objects that are copied at the same time at most, unless one has more.
+/// The most bytes of objects copied in parallel, unless one object has more.
 const COPIED_AT_ONCE: u64 = 64 << 20;
 
-/// What is being done with an image that is migrated.
+/// The state of a migration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// Something has failed.
+    /// A step has failed.
     Error,
-    /// The destination is being made.
+    /// The destination is being created.
     Preparing,
     /// The destination can be used.
     Prepared,
-    /// What the destination does not have is being copied.
+    /// Remaining data is being copied to the destination.
     Executing,
-    /// The destination has all.
+    /// The destination has all data.
     Executed,
     /// The destination is being removed.
     Aborting,
-    /// Something that is not known here.
+    /// A state that this crate does not know.
     Unknown,
 }
 
 impl State {
-    /// Its name, as `rbd status` has it.
+    /// The state's name in `rbd status`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -105,24 +105,25 @@ pub struct End {
     pub namespace: Name,
     /// The image's name.
     pub name: Name,
-    /// Its id; empty if it is of the first format.
+    /// Its id; empty for an image of format 1.
     pub id: String,
 }
 
-/// How far a migration is.
+/// The progress of a migration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// The old image.
     pub source: End,
-    /// The new one.
+    /// The new image.
     pub destination: End,
-    /// What is being done.
+    /// The state.
     pub state: State,
-    /// How far it is, for people.
+    /// The progress as text.
     pub description: String,
 }
 
-/// How far the migration of an image is, be it its source or its destination; `None`: it is in none.
+/// Returns the progress of an image's migration, of its source or its destination; `None` if it is not
+/// being migrated.
 ///
 /// # Errors
 /// [`Error::NoImage`].
@@ -134,13 +135,13 @@ pub async fn status(io: &IoCtx, name: impl Into<Name>) -> Result<Option<Status>,
     }
 }
 
-/// Copies to the destination what it does not have yet of its source; tells how many objects of how many are
-/// done. `name` is that of either. The destination may be used meanwhile; whoever has its exclusive lock is
-/// asked to do it.
+/// Copies all remaining data from the source to the destination. `progress` gets the number of objects
+/// done, and of all objects. `name` is that of either image. The destination may be in use; the owner of
+/// its exclusive lock is then asked to copy.
 ///
 /// # Errors
-/// [`Error::NoImage`]; [`Error::NotMigrating`]; [`Error::MigrationState`] unless it is prepared, or was
-/// interrupted here.
+/// [`Error::NoImage`]; [`Error::NotMigrating`]; [`Error::MigrationState`] unless the migration is
+/// prepared, or a previous execution was interrupted.
 pub async fn execute(
     io: &IoCtx,
     name: impl Into<Name>,
@@ -164,7 +165,7 @@ async fn copy_all(
 ) -> Result<(), Error> {
     let from = &pair.source;
     if let Some(source) = apart(&from.io, &from.name, &from.id).await? {
-        // Whoever prepared it may have been killed before all clones knew.
+        // An interrupted `prepare` may not have relinked all clones.
         let relinked = prepare::relink_clones(pair, &source, destination).await;
         let closed = source.close().await;
         relinked.and(closed)?;
@@ -187,7 +188,7 @@ async fn copy_all(
     destination.inner.header_changed().await
 }
 
-/// What an image's header says of a migration; `None`: nothing.
+/// Reads an image's migration from its header; `None` if there is none.
 pub(crate) async fn spec_of(io: &IoCtx, header: &Name) -> Result<Option<Migration>, Error> {
     match ask(io, header, "migration_get", |_| {}).await {
         Err(e) if e.is_not_found() || e.errno() == Errno::EINVAL => Ok(None),
@@ -195,13 +196,13 @@ pub(crate) async fn spec_of(io: &IoCtx, header: &Name) -> Result<Option<Migratio
     }
 }
 
-/// Enters what the header says of a migration that the image is in.
+/// Reads the header's migration into the view.
 pub(crate) async fn enter(io: &IoCtx, header: &Name, view: &mut View) -> Result<(), Error> {
     view.set_migration(spec_of(io, header).await?);
     Ok(())
 }
 
-/// Loads an image again while it is being made by a migration.
+/// Loads an image, and loads it again while a migration is still preparing it.
 pub(crate) async fn once_prepared<F: Future<Output = Result<(Fixed, View), Error>>>(
     waits: bool,
     load: impl Fn() -> F,
@@ -221,7 +222,7 @@ pub(crate) async fn once_prepared<F: Future<Output = Result<(Fixed, View), Error
     }
 }
 
-/// Refuses to read an image that has not got its data yet, or loses them.
+/// Returns an error for a destination that has no data yet, or is being removed.
 pub(crate) fn check_readable(spec: Option<&Migration>, moving: Moving) -> Result<(), Error> {
     let Some(spec) = spec.filter(|spec| moving == Moving::Followed && spec.header == Migration::DESTINATION)
     else {
@@ -238,7 +239,7 @@ pub(crate) fn check_readable(spec: Option<&Migration>, moving: Moving) -> Result
     }
 }
 
-/// Refuses to change the source of a migration.
+/// Returns an error for the source of a migration.
 pub(crate) fn check_writable(spec: Option<&Migration>, moving: Moving) -> Result<(), Error> {
     match spec {
         Some(spec) if moving == Moving::Followed && spec.header == Migration::SOURCE => {
@@ -249,7 +250,7 @@ pub(crate) fn check_writable(spec: Option<&Migration>, moving: Moving) -> Result
 }
 
 impl Inner {
-    /// Refuses to remove an image of a migration.
+    /// Returns an error if the image is being migrated and must not be removed.
     pub(crate) fn check_parted(&self) -> Result<(), Error> {
         match self.moving == Moving::Followed && self.view.load().migration.is_some() {
             true => Err(Error::Migrating("remove it after rbd migration commit or abort")),
@@ -259,7 +260,7 @@ impl Inner {
 }
 
 impl Image {
-    /// Copies what is not copied yet, or has the lock's owner do it.
+    /// Copies the remaining objects, or asks the lock's owner to do it.
     pub(crate) async fn migrate(&self, mut progress: impl FnMut(u64, u64)) -> Result<(), Error> {
         if self.has_owner_do(Wanted::Migrate, &mut progress).await? {
             return Ok(());
@@ -283,7 +284,7 @@ impl Image {
     }
 }
 
-/// Tells a header what is being done. One that is not there, or knows of no migration, is told nothing.
+/// Stores the state in a header. Returns an error if the header does not exist or has no migration.
 async fn tell_state(io: &IoCtx, header: &Name, state: u8, description: &str) -> Result<(), Error> {
     tell(io, header, "migration_set_state", |w| {
         w.u8(state);
@@ -297,12 +298,12 @@ fn header_of(name: &Name, id: &str) -> Name {
     if id.is_empty() { names::old_header(name) } else { names::header(id) }
 }
 
-/// An image by what is known of it.
+/// Identifies an image by its name and id.
 fn known<'a>(name: &'a [u8], id: &'a str) -> Which<'a> {
     Which::Known { name, id }
 }
 
-/// Opens an image as what it has itself; `None` if there is none any more.
+/// Opens an image and ignores its migration; `None` if the image does not exist.
 async fn apart(io: &IoCtx, name: &Name, id: &str) -> Result<Option<Image>, Error> {
     match Image::open_apart(io, known(name, id), Mode::ReadWrite).await {
         Err(Error::NoImage(_)) => Ok(None),

@@ -15,10 +15,10 @@ use crate::image::{Image, Mode};
 use crate::images::gone;
 use crate::{Error, names, namespaces, old, trash};
 
-/// How often the headers say how far it is.
+/// How often the progress is stored in the headers.
 const DESCRIBE_EVERY: Duration = Duration::from_millis(500);
 
-/// An image of a migration, and where it lies.
+/// An image of a migration: its pool and namespace, name and id.
 #[derive(Clone)]
 pub(super) struct Place {
     pub(super) io: IoCtx,
@@ -45,15 +45,15 @@ impl Place {
     }
 }
 
-/// What is known of a migration.
+/// The two images and their headers' migrations.
 pub(super) struct Pair {
     pub(super) source: Place,
     pub(super) destination: Place,
-    /// What the headers say: the source's, and the destination's.
+    /// The migrations in the headers of the source and of the destination.
     pub(super) specs: [Option<Migration>; 2],
 }
 
-/// The id of an image of this name, and of its source in the trash, if there is no image.
+/// The id of an image of this name, or, if there is none, of a source in the trash.
 enum Found {
     Image(String),
     Trashed(String),
@@ -74,7 +74,7 @@ async fn find(io: &IoCtx, name: &Name) -> Result<Found, Error> {
 }
 
 impl Pair {
-    /// The migration of the image of this name, be it the source or the destination.
+    /// Finds the migration of the image of this name, the source or the destination.
     ///
     /// # Errors
     /// [`Error::NoImage`]; [`Error::NotMigrating`].
@@ -93,7 +93,7 @@ impl Pair {
         })
     }
 
-    /// The source of an image that is in no migration any more, since that was committed, but not to its end.
+    /// Finds the source of an image whose migration was committed incompletely.
     pub(super) async fn left_over(io: &IoCtx, name: &Name) -> Result<Self, Error> {
         let Found::Image(id) = find(io, name).await? else { return Err(Error::NotMigrating) };
         let destination = Place { io: io.clone(), name: name.to_owned(), id };
@@ -111,11 +111,11 @@ impl Pair {
         Err(Error::NotMigrating)
     }
 
-    /// What is being done. Old clients tell the source only.
+    /// The state of the migration. Old clients store it in the source's header only.
     pub(super) fn state(&self) -> State {
         let mut states = self.specs.iter().flatten().map(|spec| State::of(spec.state));
         let first = states.next().unwrap_or(State::Unknown);
-        // One of them may not have been told yet that it can be used.
+        // The destination may not have been marked as prepared yet.
         if states.any(|state| state == State::Preparing) { State::Preparing } else { first }
     }
 
@@ -129,7 +129,7 @@ impl Pair {
         }
     }
 
-    /// What the header of one of the images says from the beginning.
+    /// The initial migration in the header of one of the images.
     pub(super) fn spec(&self, header: u8, flatten: bool) -> Migration {
         let other = if header == Migration::SOURCE { &self.destination } else { &self.source };
         Migration {
@@ -149,7 +149,7 @@ impl Pair {
         }
     }
 
-    /// Tells both headers what is being done; first the source's, whose word counts for old clients.
+    /// Stores the state in both headers, first in the source's, which old clients read.
     pub(super) async fn set_state(&self, state: u8, description: &str) -> Result<(), Error> {
         for place in [&self.source, &self.destination] {
             tell_state(&place.io, &place.header(), state, description).await?;
@@ -157,14 +157,14 @@ impl Pair {
         Ok(())
     }
 
-    /// Tells both headers from time to time how far it is, without end.
+    /// Stores the progress in both headers periodically, and never returns.
     pub(super) async fn describe(&self, percent: Arc<AtomicU64>) {
         let mut told = u64::MAX;
         loop {
             let now = percent.load(Ordering::Relaxed);
             if now != told {
                 told = now;
-                // For people only; what has failed is told by the work itself.
+                // For display only; the copy itself reports failures.
                 let _ = self.set_state(Migration::EXECUTING, &format!("{now}% complete")).await;
             }
             tokio::time::sleep(DESCRIBE_EVERY).await;
@@ -180,7 +180,7 @@ impl Pair {
     }
 }
 
-/// Takes an image out of the trash of which nothing else is left: a commit ended there.
+/// Removes the trash entry of an image without a header, left by an interrupted commit.
 async fn strike_out(place: &Place) -> Result<(), Error> {
     match place.io.stat(place.header()).await {
         Err(e) if e.errno() == Errno::ENOENT => {
@@ -190,7 +190,7 @@ async fn strike_out(place: &Place) -> Result<(), Error> {
     }
 }
 
-/// An image in this place that was migrated to `destination`.
+/// Finds an image in this namespace that was migrated to `destination`.
 async fn source_of(io: &IoCtx, destination: &Place) -> Result<Option<(Place, Migration)>, Error> {
     let trashed = match trash::list(io).await {
         // An OSD without the class has no images.

@@ -1,8 +1,8 @@
-//! The first step of a migration: the destination is made, and the source is put out of the way.
+//! The first step of a migration: creates the destination, and moves the source out of the way.
 //!
-//! The source's header says first where the image goes, and as which one. Then its name is taken away (one of
-//! the second format goes to the trash), the destination is made, and both headers say that it can be used.
-//! Whoever was killed on the way can do it again: what was made of the destination is made anew.
+//! First, the source's header records the destination and its id. Then the source's name is removed (an
+//! image of format 2 is moved to the trash), the destination is created, and both headers record that it
+//! can be used. An interrupted preparation can be repeated: an incomplete destination is created again.
 
 use std::time::Duration;
 
@@ -23,13 +23,13 @@ use crate::image::{Image, Mode};
 use crate::images::new_id;
 use crate::{Error, features, group, names, old, trash};
 
-/// Begins to move an image: makes `to_name`, which is used in its place from then on. What is not said of its
-/// shape is as in the source; of a clone it is a clone of the same parent, or
-/// [flattened](Ancestry::Flattened). If it fails all is as before.
+/// Begins to move an image: creates `to_name`, which is used in its place from then on. Properties that
+/// are not set are the source's. The destination of a clone is a clone of the same parent, or
+/// [flattened](Ancestry::Flattened). A failure undoes all changes.
 ///
 /// # Errors
-/// [`Error::NoImage`]; [`Error::InUse`] if somebody has the image open for writing; [`Error::ImageExists`];
-/// [`Error::MigrationSnapshots`]; as [`create`](crate::create()).
+/// [`Error::NoImage`]; [`Error::InUse`] if another client has the image open for writing;
+/// [`Error::ImageExists`]; [`Error::MigrationSnapshots`]; as [`create`](crate::create()).
 pub async fn prepare(
     io: &IoCtx,
     name: impl Into<Name>,
@@ -61,7 +61,7 @@ pub async fn prepare(
         };
         let made = finish(&pair, &source, &plan).await;
         if made.is_err() {
-            // As far as it goes: the first failure is the one to tell.
+            // Best effort; the first failure is returned.
             let _ = give_back(&pair, &source, |_, _| {}).await;
         }
         made
@@ -71,7 +71,7 @@ pub async fn prepare(
     prepared.and(closed)
 }
 
-/// The migration of an image that somebody had begun to prepare.
+/// The migration of an image whose preparation was interrupted.
 async fn begun(io: &IoCtx, name: &Name) -> Result<Option<Pair>, Error> {
     let pair = match Pair::find(io, name).await {
         Err(Error::NotMigrating) => return half_begun(io, name).await,
@@ -86,12 +86,12 @@ async fn begun(io: &IoCtx, name: &Name) -> Result<Option<Pair>, Error> {
     if pair.state() == State::Preparing {
         return Ok(Some(pair));
     }
-    // The image of this name is in the trash, and only there.
+    // The image of this name is only in the trash.
     Err(Error::NoImage(name.to_owned()))
 }
 
-/// The source that lies in the trash though its header says nothing yet, as stock clients leave it when they
-/// are killed.
+/// Restores a source that is in the trash without a migration in its header, as an interrupted stock
+/// client leaves it.
 async fn half_begun(io: &IoCtx, name: &Name) -> Result<Option<Pair>, Error> {
     let found = Image::open_header(io, name, None).await;
     if !matches!(found, Err(Error::NoImage(_))) {
@@ -105,7 +105,7 @@ async fn half_begun(io: &IoCtx, name: &Name) -> Result<Option<Pair>, Error> {
     Ok(None)
 }
 
-/// Opens the source for the first time, as anybody would.
+/// Opens the source normally once, with all checks, then ignoring migrations.
 async fn first_look(io: &IoCtx, name: &Name) -> Result<Image, Error> {
     let image = Image::open(io, name, Mode::ReadWrite).await?;
     let (name, id) = (image.name().to_owned(), image.id().to_owned());
@@ -136,7 +136,7 @@ async fn check_snapshots(source: &Image, plan: &Plan) -> Result<(), Error> {
     Ok(())
 }
 
-/// Goes on where somebody else was interrupted, to the same place.
+/// Continues an interrupted preparation with the same destination.
 async fn resumed(pair: Pair, to: &IoCtx, to_name: &Name) -> Result<Pair, Error> {
     let Place { io, name, .. } = &pair.destination;
     if (io.pool(), io.namespace(), &**name) != (to.pool(), to.namespace(), to_name) {
@@ -146,7 +146,7 @@ async fn resumed(pair: Pair, to: &IoCtx, to_name: &Name) -> Result<Pair, Error> 
     Ok(pair)
 }
 
-/// Says in the source's header where it goes.
+/// Records the destination in the source's header.
 async fn begin(source: &Image, io: &IoCtx, to: &IoCtx, to_name: &Name, flatten: bool) -> Result<Pair, Error> {
     if let Ok(taken) = Image::open_header(to, to_name, None).await
         && !(taken.id() == source.id() && (to.pool(), to.namespace()) == (io.pool(), io.namespace()))
@@ -170,7 +170,7 @@ async fn begin(source: &Image, io: &IoCtx, to: &IoCtx, to_name: &Name, flatten: 
     Ok(Pair { specs: [Some(spec), None], ..pair })
 }
 
-/// Takes the source's name away, and makes the destination.
+/// Removes the source's name, and creates the destination.
 async fn finish(pair: &Pair, source: &Image, plan: &Plan) -> Result<(), Error> {
     let Place { io, name, id } = &pair.source;
     match source.format() {
@@ -188,7 +188,7 @@ async fn finish(pair: &Pair, source: &Image, plan: &Plan) -> Result<(), Error> {
     relinked.and(told).and(closed)
 }
 
-/// Gives the clones of the source the destination as their parent.
+/// Makes the destination the parent of the source's clones.
 pub(super) async fn relink_clones(pair: &Pair, source: &Image, destination: &Image) -> Result<(), Error> {
     let to = &pair.destination;
     let spec = spec_of(&to.io, &to.header()).await?.ok_or(Error::NotMigrating)?;
@@ -198,7 +198,7 @@ pub(super) async fn relink_clones(pair: &Pair, source: &Image, destination: &Ima
     children::relink(source, destination, &snaps).await
 }
 
-/// Has the group that an image belongs to have another one instead.
+/// Replaces an image by another one in its group.
 pub(super) async fn move_group(image: &Image, from: &Place, to: &Place) -> Result<(), Error> {
     image.inner.refresh().await?;
     let Some(of) = image.group().await? else { return Ok(()) };

@@ -1,7 +1,8 @@
-//! Giving the source of a migration that is aborted what was written to the destination.
+//! Copies changes of the destination back to the source when a migration is aborted.
 //!
-//! An object that the destination's users have written to since all of it was copied is compared with what
-//! the source has, and what differs is written there. All others are what the source has, or a part of it.
+//! An object that the destination's users have written after it was copied is compared with the source,
+//! and differences are written to the source. All other objects equal the source's, or are incomplete
+//! copies of them.
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use loligo_rados::SnapId;
@@ -12,10 +13,11 @@ use crate::copy::AT_ONCE;
 use crate::image::Image;
 use crate::{Error, Shrink};
 
-/// Bytes that are compared at once.
+/// The bytes of one comparison.
 const BLOCK: usize = 4096;
 
-/// Makes the source what the destination is now; tells how many objects of how many are done.
+/// Writes the destination's changes to the source. `progress` gets the number of objects done, and of
+/// all objects.
 pub(super) async fn revert(
     source: &Image,
     destination: &Image,
@@ -45,8 +47,8 @@ pub(super) async fn revert(
     source.flush().await
 }
 
-/// Whether an object may have something that the source has not: it was written to with all snapshots that
-/// were taken over known. It may be gone, too, if there was none in the end.
+/// Whether an object may have data that the source lacks: it was written with all snapshots taken over
+/// in the snapshot context. Its head may be removed.
 async fn is_own(destination: &Image, number: u64, newest: u64) -> Result<bool, Error> {
     let history = destination.inner.history(ObjectNo(number)).await?;
     Ok(!history.is_empty() && history.0.seq.0 >= newest)

@@ -1,10 +1,10 @@
-//! Copying an object from the place that its image is being migrated from, with all that it was at snapshots.
+//! Copies an object from a migration's source, with its states at all snapshots.
 //!
-//! State after state, oldest first, the object gets what the source has at a snapshot, with a snapshot
-//! context that ends before that snapshot as the destination has it: so it has there what it had in the
-//! source. Each request fails if somebody has written with this context or a newer one: whoever copies at the
-//! same time, or has begun to and was killed, has done that. What the source has at last comes before what
-//! the destination's users write, and is seen at the snapshots that they have made meanwhile.
+//! The states are copied oldest first. Each one is written with a snapshot context that ends before the
+//! destination's snapshot of that state, so that the snapshot gets the source's data. A request fails if
+//! the object was already written with this context or a newer one, by a concurrent or an interrupted
+//! copy. The source's head is written before the first write of the destination's users, and is visible
+//! at the snapshots that they created meanwhile.
 
 use bytes::Bytes;
 use loligo_rados::{Errno, IoCtx, Outcome, SnapId, WriteOp, WriteOptions};
@@ -22,49 +22,49 @@ use crate::object_write::Before;
 use crate::sparse::nonzero_runs;
 use crate::turns::Turn;
 
-/// What `assert_snapc_seq` wants (`AssertSnapcSeqState`): the object knows of no context as new as this one,
-/// or it does.
+/// States for `assert_snapc_seq` (`AssertSnapcSeqState`): the given context is newer than the object's,
+/// or is known to the object.
 const NEWER: u8 = 0;
 const KNOWN: u8 = 1;
 
-/// Times that a change is tried again since the object is still to be copied.
+/// The most attempts of a change whose object is still to be copied.
 const ATTEMPTS: u32 = 8;
 
-/// Zeros of so many bytes are not copied.
+/// Runs of zeros of at least this length are not copied.
 const SPARSE_BYTES: usize = 4096;
 
-/// Which objects are copied.
+/// Which objects to copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Copied {
-    /// Those that the source has objects for; the destination has the same parent for the others.
+    /// Objects that the source itself has; for the others the destination has the same parent.
     Own,
-    /// Those too of which only the parent has something: it is about to be changed.
+    /// Also objects of which only the parent has data: the object is about to be changed.
     All,
 }
 
-/// A state that was taken over.
+/// A state taken over.
 struct State {
     /// The source's snapshot, or its head.
     from: SnapId,
-    /// The destination's.
+    /// The destination's snapshot, or its head.
     to: SnapId,
 }
 
-/// What makes an object what it was in one state out of what it was in the one before.
+/// The change of an object from one state to the next.
 struct Step {
-    /// The snapshots that are older, newest first, and the newest of them that there ever was.
+    /// The snapshot context: the newest id that ever existed, and the older snapshots, newest first.
     seq: u64,
     snaps: Vec<SnapId>,
-    /// Of the state.
+    /// The destination's id of the state.
     to: SnapId,
-    /// Whether there is an object.
+    /// Whether the object exists in this state.
     exists: bool,
     op: Option<WriteOp>,
 }
 
 impl Origin {
-    /// The states that were taken over, oldest first, also those of snapshots that the destination has no
-    /// more: whoever began to copy an object may have begun with them.
+    /// The states taken over, oldest first, including those of snapshots that the destination has
+    /// removed: an interrupted copy may have begun with them.
     fn states(&self) -> Vec<State> {
         let mapped =
             self.spec.snap_seqs.iter().map(|(from, to)| State { from: SnapId(*from), to: SnapId(*to) });
@@ -74,7 +74,7 @@ impl Origin {
         states
     }
 
-    /// Whether the source, without its parent, has or had something of an object of the destination.
+    /// Whether the source, without its parent, has or had data of an object of the destination.
     async fn has_some(&self, image: &Inner, whole: ObjectExtent) -> Result<bool, Error> {
         let source = &self.head;
         for (at, _, len) in image.pieces(whole) {
@@ -89,20 +89,20 @@ impl Origin {
 }
 
 impl Inner {
-    /// A request that fails with ERANGE if the object is yet to be copied.
+    /// An operation that fails with ERANGE if the object is still to be copied.
     pub(crate) async fn if_settled(&self) -> Result<WriteOp, Error> {
         let origin = if self.is_migrating() { self.origin().await? } else { None };
         Ok(origin.map_or_else(WriteOp::new, |origin| asserting(origin.newest(), KNOWN)))
     }
 
-    /// Copies an object for nobody in particular. To be called with a place among those who change data.
+    /// Copies an object without changing it. The caller must hold a permit of the gate.
     pub(crate) async fn take_from_source(&self, number: u64) -> Result<(), Error> {
         let _held = self.map.holding(number).await;
         let turn = self.copies.own_turn(number).await;
         self.copy_from_source(number, Copied::Own, &turn).await
     }
 
-    /// Changes an object of an image that is being migrated. What is there is copied before, if it was not.
+    /// Changes an object of an image that is being migrated, and copies it before if needed.
     pub(crate) async fn change_migrating(
         &self,
         io: &IoCtx,
@@ -131,7 +131,7 @@ impl Inner {
             let Some(turn) = self.copies.turn(number).await else { continue };
             self.copy_from_source(number, Copied::All, &turn).await?;
             if before == Before::Compared {
-                // What a request looks at is what was there before it.
+                // A request compares the state before it, so the object must exist at that time.
                 io.operate(oid.as_str(), WriteOp::new().create(false)).await?;
             }
             let op = op(WriteOp::new().create(false));
@@ -140,7 +140,7 @@ impl Inner {
         Err(crate::error::EBUSY.into())
     }
 
-    /// Copies what the source has of an object in all states.
+    /// Copies all states of an object from the source.
     async fn copy_from_source(&self, number: u64, copied: Copied, _turn: &Turn<'_>) -> Result<(), Error> {
         let Some(origin) = self.origin().await? else { return Ok(()) };
         let len = self.fixed.layout.object_size();
@@ -158,7 +158,7 @@ impl Inner {
             let Some(op) = op else { continue };
             let io = self.data.with_snap_context(SnapId(seq), &snaps)?;
             match io.operate(self.fixed.object(number), op).await {
-                // Somebody has done it; or what is to be removed never was.
+                // Already copied, or the object to be removed does not exist.
                 Err(e) if [Errno::ERANGE, Errno::ENOENT].contains(&e.errno()) => {}
                 done => done?,
             }
@@ -166,11 +166,11 @@ impl Inner {
         Ok(())
     }
 
-    /// What is to be done for each state.
+    /// Computes the step for each state.
     async fn steps(&self, origin: &Origin, whole: ObjectExtent) -> Result<Vec<Step>, Error> {
         let (mut steps, mut snaps, mut seq) = (Vec::<Step>::new(), Vec::new(), 0);
         let mut from = None;
-        // Bytes of the object, and whether it is there.
+        // The length of the object, and whether it exists.
         let (mut len, mut exists) = (0, false);
         for State { from: id, to } in origin.states() {
             let source = origin.at(id)?;
@@ -208,8 +208,8 @@ impl Inner {
         Ok(steps)
     }
 
-    /// Has the object maps say that there will be an object: of the snapshots that were taken over, of those
-    /// that were made since, and of the image.
+    /// Marks the object in the object maps of the snapshots taken over, of those created since, and of
+    /// the image.
     async fn tell_maps(&self, number: u64, steps: &[Step]) -> Result<(), Error> {
         let view = self.view.load_full();
         if !view.has(feature::OBJECT_MAP) {
@@ -237,7 +237,7 @@ impl Inner {
     }
 }
 
-/// A request that fails unless what an object knows of snapshot contexts is so.
+/// An operation that fails unless the object's snapshot context is as `wanted`.
 fn asserting(seq: u64, wanted: u8) -> WriteOp {
     telling(WriteOp::new(), "assert_snapc_seq", |w| {
         w.u64(seq);
@@ -245,11 +245,11 @@ fn asserting(seq: u64, wanted: u8) -> WriteOp {
     })
 }
 
-/// A request that is being put together.
+/// An operation under construction.
 struct Work {
     op: WriteOp,
     is_empty: bool,
-    /// Whether there are data.
+    /// Whether it writes data.
     writes: bool,
 }
 
@@ -263,12 +263,12 @@ impl Work {
         self.is_empty = false;
     }
 
-    /// The object ends there now; at 0 there is none.
+    /// Truncates the object to `len`; removes it if that is 0.
     fn end_at(&mut self, len: u64) {
         self.add(|op| if len == 0 { op.remove() } else { op.truncate(len) });
     }
 
-    /// Data, and zeros where there was something. `len` is the object's length.
+    /// Writes data, and zeroes existing bytes where the data has zeros. `len` is the object's length.
     fn put(&mut self, offset: u64, data: &Bytes, len: &mut u64) {
         let mut at = 0;
         let end = data.len()..data.len();

@@ -1,16 +1,16 @@
-//! The image that this one is being migrated from (`rbd migration`).
+//! The source of an image that is being migrated (`rbd migration`).
 //!
-//! From `prepare` on the destination is used in place of the source, which nobody writes to any more. What
-//! the destination has no object for is read from the source: from what the source is, or, at a snapshot that
-//! was taken over, from that snapshot of the source. Before an object is changed, and by `execute` in any
-//! case, it is copied with all that it was at snapshots (`copy.rs`).
+//! After `prepare` the destination is used in place of the source, which is not written any more. Where
+//! the destination has no object, data is read from the source: from its head, or, at a snapshot that
+//! was taken over, from that snapshot of the source. Before an object is changed, and by `execute` in
+//! any case, it is copied with its states at all snapshots (`copy.rs`).
 //!
-//! An object may be copied state by state, and whoever does it may be killed in between; then the destination
-//! has an older state where it should have a newer one. So an object is believed only once it is *settled*:
-//! somebody who knew of all snapshots that were taken over has written to it. Until then the source, which
-//! does not change, is asked. librbd believes an object as soon as there is one; what it copies is settled,
-//! too, as soon as it is written to. Without snapshots there is one state, and an object is settled if there
-//! is one.
+//! An object may be copied one state at a time, and the copy may be interrupted; the destination then
+//! has an older state in place of a newer one. Therefore an object is used only once it is *settled*: it
+//! was written with a snapshot context that has all snapshots taken over. Until then the source, which
+//! does not change, is read. librbd uses an object as soon as it exists; objects that librbd copies are
+//! also settled as soon as they are written. Without snapshots there is only one state, and an existing
+//! object is settled.
 //!
 //! Facts: `librbd/image/RefreshRequest.cc`, `librbd/io/ObjectRequest.cc`,
 //! `librbd/deep_copy/ObjectCopyRequest.cc`.
@@ -31,9 +31,9 @@ use crate::header::View;
 use crate::image::{At, Inner, Mode, Moving, Which};
 use crate::parent::ANCESTORS_MAX;
 
-/// Held to find or enter a snapshot of the source that is open; a leaf.
+/// Held to find or insert an open snapshot of the source; a leaf.
 static SOURCES: Class = Class::new("rbd.origin.sources");
-/// Held to find or enter an object that is settled; a leaf.
+/// Held to find or insert a settled object; a leaf.
 static SETTLED: Class = Class::new("rbd.origin.settled");
 
 /// The source of an image that is being migrated.
@@ -44,33 +44,33 @@ pub(crate) struct Origin {
     settled: Mutex<HashSet<u64>>,
 }
 
-/// Where the other place of a migration is.
+/// The pool and namespace of the other image of a migration.
 pub(crate) fn place_of(io: &IoCtx, spec: &Migration) -> IoCtx {
     io.rados().ioctx_by_id(PoolId(spec.pool)).with_namespace(spec.nspace.clone())
 }
 
-/// Whether both name the same source, in whatever state.
+/// Whether both name the same source, in any state.
 fn is_same(a: &Migration, b: &Migration) -> bool {
     (a.pool, &a.nspace, &a.image, &a.name) == (b.pool, &b.nspace, &b.image, &b.name)
         && a.snap_seqs == b.snap_seqs
 }
 
-/// Whether an image whose header says this lacks what its source has.
+/// Whether an image with this migration may lack data of its source.
 fn needs_source(spec: &Migration) -> bool {
     spec.header == Migration::DESTINATION && [Migration::PREPARED, Migration::EXECUTING].contains(&spec.state)
 }
 
 impl View {
-    /// The migration by which the image lacks what its source has.
+    /// The migration if the image may lack data of its source.
     pub(crate) fn origin(&self) -> Option<&Arc<Migration>> {
         self.migration.as_ref().filter(|spec| needs_source(spec))
     }
 
-    /// Bytes of the image, or of any of its snapshots, that the source may have.
+    /// The first bytes of the image, or of any of its snapshots, that the source may have.
     fn reach(&self, spec: &Migration) -> u64 {
         let mapped = |id: SnapId| spec.snap_seqs.values().any(|to| *to == id.0);
         let are_there = spec.snap_seqs.values().all(|to| self.snapshot_by_id(SnapId(*to)).is_some());
-        // How large a snapshot was that is gone nobody knows; some of it may have been copied.
+        // The size of a removed snapshot is unknown, and parts of it may have been copied.
         let of_image = if are_there { self.size.min(spec.overlap) } else { self.size };
         let of_snapshots = self.snapshots.iter().map(|snap| match mapped(snap.info.id) {
             true => snap.info.size,
@@ -85,18 +85,18 @@ impl Origin {
         is_same(&self.spec, spec)
     }
 
-    /// The newest snapshot that was taken over, as the destination has it; 0: there is none.
+    /// The destination's id of the newest snapshot taken over; 0 if there is none.
     fn newest(&self) -> u64 {
         self.spec.snap_seqs.values().copied().max().unwrap_or(0)
     }
 
-    /// The source's snapshot that is one of the destination's; its head for those that are newer.
+    /// The source's snapshot of one of the destination's; its head for newer ones.
     fn source_id(&self, snap: SnapId) -> SnapId {
         let found = self.spec.snap_seqs.iter().find(|(_, to)| **to == snap.0);
         found.map_or(SnapId::HEAD, |(from, _)| SnapId(*from))
     }
 
-    /// The source as it was at a snapshot of its own, or is.
+    /// The source at one of its own snapshots, or its head.
     fn at(&self, id: SnapId) -> Result<Arc<Inner>, Error> {
         if id == SnapId::HEAD {
             return Ok(Arc::clone(&self.head));
@@ -109,7 +109,7 @@ impl Origin {
         Ok(Arc::clone(at))
     }
 
-    /// Whether the destination's object is right in all states that were taken over.
+    /// Whether the destination's object has all states taken over.
     async fn is_settled(&self, image: &Inner, number: u64) -> Result<bool, Error> {
         if self.settled.lock().contains(&number) {
             return Ok(true);
@@ -127,17 +127,17 @@ impl Origin {
 }
 
 impl Inner {
-    /// Whether some of what is open may have to be read from a source.
+    /// Whether reads of the open image may need a source.
     pub(crate) fn is_migrating(&self) -> bool {
         self.moving == Moving::Followed && self.view.load().origin().is_some()
     }
 
-    /// Refuses what needs all of the image.
+    /// Returns an error if the image may lack data of its source.
     pub(crate) fn check_whole(&self, what: &'static str) -> Result<(), Error> {
         if self.is_migrating() { Err(Error::Migrating(what)) } else { Ok(()) }
     }
 
-    /// Bytes of an object, from its beginning, that the source may have, in any state; `None`: there is no
+    /// The first bytes of an object that the source may have, in any state; `None` if there is no
     /// source.
     pub(crate) fn reached(&self, number: u64) -> Option<u64> {
         if self.moving == Moving::Ignored {
@@ -148,7 +148,7 @@ impl Inner {
         Some(self.fixed.layout.object_len(ObjectNo(number), view.reach(spec)))
     }
 
-    /// The source, which is opened if it is not; `None` if nothing of it is needed.
+    /// Returns the source and opens it if needed; `None` if none of its data is needed.
     pub(crate) async fn origin(&self) -> Result<Option<Arc<Origin>>, Error> {
         let view = self.view.load_full();
         let Some(spec) = view.origin().filter(|_| self.moving == Moving::Followed) else { return Ok(None) };
@@ -174,7 +174,7 @@ impl Inner {
         Ok(Some(origin))
     }
 
-    /// Objects of which the source may have something.
+    /// The number of objects of which the source may have data.
     pub(crate) async fn source_objects(&self) -> Result<u64, Error> {
         let Some(origin) = self.origin().await? else { return Ok(0) };
         let source = origin.head.view.load();
@@ -187,11 +187,11 @@ impl Inner {
         Ok(self.origin().await?.map(|origin| Arc::clone(&origin.head)))
     }
 
-    /// What an object of an image that is being migrated holds of a range.
+    /// Reads a range of an object of an image that is being migrated.
     pub(crate) async fn read_migrating(&self, io: &IoCtx, extent: ObjectExtent) -> Result<Bytes, Error> {
         loop {
             let origin = match self.origin().await {
-                // All of it was copied, and the source removed.
+                // All data was copied, and the source removed.
                 Err(e) if e.is_not_found() && !self.still_migrates().await? => continue,
                 origin => origin?,
             };
@@ -208,14 +208,15 @@ impl Inner {
                 }
             }
             let found = self.read_source(&origin, extent).await;
-            // Of a source that is gone nothing can be read, and there are no zeros in its place.
+            // The source may be gone meanwhile; then its missing data must not be read as zeros.
             if self.still_migrates().await? {
                 return found;
             }
         }
     }
 
-    /// Whether the source is still to be asked. Whoever watches the image was told if it is not.
+    /// Whether the source is still needed. A client that watches the image is notified of a change;
+    /// others read the header.
     async fn still_migrates(&self) -> Result<bool, Error> {
         self.refresh_if_stale().await?;
         if !self.is_read_only() {
@@ -230,7 +231,7 @@ impl Inner {
         }
     }
 
-    /// What the source has of a range of an object, as it was at what is open.
+    /// Reads a range of an object from the source's state of the open image or snapshot.
     async fn read_source(&self, origin: &Origin, extent: ObjectExtent) -> Result<Bytes, Error> {
         let id = self.snap.map_or(SnapId::HEAD, |snap| origin.source_id(snap));
         let source = origin.at(id)?;
@@ -241,8 +242,8 @@ impl Inner {
         self.read_from(&source, extent, limit).await
     }
 
-    /// Ranges of an object, within the extent, that differ between two states of the source, and whether
-    /// there are data; `None` if the object is the destination's own.
+    /// The ranges of an extent that differ between two states of the source, with `true` if they have
+    /// data. Returns `None` if the object is settled.
     pub(crate) async fn source_parts(
         &self,
         extent: ObjectExtent,

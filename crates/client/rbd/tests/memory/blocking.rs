@@ -1,5 +1,4 @@
-//! Goal: threads that may wait have all of it too. Method: a file's calls on an image beside those on an
-//! array.
+//! Goal: the blocking API has the same functions. Method: file operations on an image and on an array.
 
 use std::io::{Cursor, Read, Seek, SeekFrom, Write};
 
@@ -69,7 +68,7 @@ fn an_image_is_a_file_for_threads_that_wait() {
         std::io::ErrorKind::ReadOnlyFilesystem
     );
     drop(copy);
-    // Dropped, it has given the lock up.
+    // Dropping the image has released the lock.
     assert!(image.is_lock_owner());
     drop(image);
     let again = Image::open(&io, "a", Mode::ReadWrite).expect("opens");

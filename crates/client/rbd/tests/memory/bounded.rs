@@ -1,6 +1,6 @@
-//! Goal: an I/O to very many objects has some requests under way, not one for each object, and other images'
-//! I/O goes on beside it. Method: images of objects of 4 KiB; the client's count of operations is looked at
-//! again and again, while another image of the same client is written to.
+//! Goal: an I/O over very many objects has a bounded number of requests in flight, and I/O on other
+//! images proceeds. Method: images with objects of 4 KiB; the client's count of operations in flight is
+//! polled while another image of the same client is written.
 
 use std::pin::pin;
 
@@ -10,17 +10,18 @@ use loligo_wire::rbd::feature;
 
 use crate::place;
 
-/// Requests of one I/O, and of an image's, beside one for each I/O (`src/room.rs`).
+/// The bounds for one I/O, and for an image, without the one request of each I/O (`src/room.rs`).
 const OF_ONE: u64 = 64;
 const OF_IMAGE: u64 = 128;
 
-/// What was looked at was under way if there were more than these.
+/// More operations than these show that the I/O was in flight.
 const FEW: u64 = 10;
 
-/// Requests at most of the client: its own watches and the other image's among them.
+/// The most other requests of the client: its watches, and those of the other image.
 const OTHERS: u64 = 6;
 
-/// The most operations that are under way while `io` is polled: until its end, or until `until` ends.
+/// Returns the most operations in flight while `io` is polled, until it or `until` completes, and
+/// whether `io` completed.
 async fn most<T>(rados: &Rados, io: impl Future<Output = T>, until: impl Future<Output = ()>) -> (u64, bool) {
     let (mut io, mut until, mut most) = (pin!(io), pin!(until), 0);
     loop {
@@ -49,7 +50,7 @@ async fn a_discard_of_many_objects_leaves_room_for_others() {
             other.write(n * 5000, vec![1; 100].into()).await.expect("written");
         }
     };
-    // Dropped long before its end: 262,144 requests.
+    // Dropped long before its end: it has 262,144 requests.
     let (most, _) = most(io.rados(), large.discard(0, 1 << 30), writes).await;
     assert!((FEW..=OF_ONE + OTHERS).contains(&most), "{most}");
 }

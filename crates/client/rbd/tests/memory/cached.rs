@@ -1,6 +1,6 @@
-//! Goal: an image with a cache is an array of bytes too; nobody reads what another client has changed since,
-//! or overwrites it; what could not be written back is told. Method: the random I/O of other images; two
-//! clients that take the lock from each other; a client on the blocklist.
+//! Goal: an image with a cache is an array of bytes too; no client reads stale data or overwrites
+//! another client's changes; failed write-backs are reported. Method: the random I/O of other images;
+//! two clients that take the lock from each other; a blocklisted client.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -15,7 +15,7 @@ use loligo_rbd::{
 
 use crate::{POLLS_MAX, POOL, check_all, connect, place, random_changes, small};
 
-/// One that writes back only what it must.
+/// A cache that writes back only when it must.
 fn lazy() -> ImageCache {
     ImageCache::new(CacheOptions { dirty_time: Duration::from_secs(3600), ..CacheOptions::of_size(8 << 20) })
 }
@@ -25,7 +25,7 @@ async fn opened(io: &IoCtx, name: &str, cache: &ImageCache) -> Image {
     image.cached(cache).expect("it has the lock's feature")
 }
 
-/// What the cluster has of an image.
+/// Reads an image's data from the cluster.
 async fn stored(io: &IoCtx, name: &str) -> Vec<u8> {
     let image = Image::open(io, name, Mode::ReadOnly).await.expect("opens");
     image.read(0, 1 << 30).await.expect("read").to_vec()
@@ -56,7 +56,7 @@ async fn a_cached_image_is_an_array_of_bytes() {
         let image = opened(&io, &copy, &cache).await;
         let snaps = random_changes(&image, &mut model, 200 + seed as u64).await;
         check_all(&io, &image, &model, &snaps).await;
-        // Their names are taken again below.
+        // The names are reused below.
         for snap in snaps.keys() {
             image.remove_snapshot(snap).await.expect("removed");
         }
@@ -84,7 +84,7 @@ async fn a_write_is_kept_back_until_it_is_flushed() {
     }
     image.flush_range(1 << 16, 10).await.expect("flushed");
     assert!(io.stat(object(1)).await.is_ok() && io.stat(object(0)).await.is_err());
-    // Who asks where there is something is told of what is in the cache alone.
+    // The allocation includes objects that are only in the cache.
     let parts = image.allocation(0, 1 << 20).await.expect("the map");
     assert_eq!(parts.iter().map(|part| (part.len, part.exists)).next(), Some((3 << 16, true)));
     image.write(0, vec![7; 100].into()).await.expect("written");
@@ -100,7 +100,7 @@ async fn a_write_is_kept_back_until_it_is_flushed() {
     image.flush().await.expect("flushed");
     assert_eq!(stored(&io, "disk").await[0], 8);
     image.write(0, vec![9; 100].into()).await.expect("written");
-    // Dropped, it is written back in the background.
+    // Dropping the image writes it back in the background.
     drop(image);
     let released = async {
         while stored(&io, "disk").await[0] != 9 {
@@ -121,7 +121,7 @@ async fn what_others_could_change_has_no_cache() {
     }
 }
 
-/// One of them works on an image while the other asks for the lock.
+/// One client works on an image while the other requests the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lock_goes_and_comes_back_with_what_was_written() {
     let (server, io) = place().await;
@@ -157,7 +157,7 @@ async fn the_lock_goes_and_comes_back_with_what_was_written() {
             _ => assert!(image.read(offset, len).await.expect("read") == model[range], "step {step}"),
         }
     }
-    // Both at once: each in objects of its own.
+    // Both write at once, each to its own objects.
     let [one, two] = &images;
     one.acquire_lock().await.expect("taken");
     one.resize(1 << 20, Shrink::Allowed).await.expect("resized");
@@ -210,8 +210,8 @@ async fn who_is_on_the_blocklist_is_told_what_is_lost() {
     assert!(stored(&io, "disk").await == model);
 }
 
-/// Nobody is blocklisted: what was written before the lock was broken is not written over what another client
-/// wrote since, and is told as lost.
+/// No client is blocklisted. Data written before the lock was broken does not overwrite another client's
+/// later writes, and is reported as lost.
 #[tokio::test(flavor = "multi_thread")]
 async fn whose_lock_was_broken_is_told_what_is_lost() {
     let (server, io) = place().await;
@@ -226,14 +226,14 @@ async fn whose_lock_was_broken_is_told_what_is_lost() {
     let broken = image.break_lock(holder.client, &holder.cookie, loligo_rbd::Evicted::No).await;
     broken.expect("broken");
     image.write(0, vec![3; 512].into()).await.expect("written");
-    // It is free again.
+    // The lock is free again.
     image.close().await.expect("closes");
     let lost = robbed.lock_lost().await;
     assert!(matches!(lost, Error::LockBroken { .. }), "{lost}");
     let refused = robbed.write(8192, vec![4].into()).await.expect_err("the lock is lost");
     assert!(matches!(refused, Error::LockBroken { .. }), "{refused}");
     assert!(!robbed.is_lock_owner());
-    // What is read is the cluster's.
+    // Reads return the cluster's data.
     assert_eq!(robbed.read(0, 512).await.expect("read"), vec![3; 512]);
     let closed = robbed.close().await.expect_err("what it had is lost");
     assert!(matches!(closed, Error::WriteBack(_)), "{closed}");
@@ -243,7 +243,7 @@ async fn whose_lock_was_broken_is_told_what_is_lost() {
     assert!(stored(&io, "disk").await == model);
 }
 
-/// What cannot be written back is not given away: the one who wants the lock waits.
+/// The lock is not released while a write-back fails: the other client waits.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lock_stays_while_something_cannot_be_written_back() {
     let (server, io) = place().await;
@@ -251,7 +251,8 @@ async fn the_lock_stays_while_something_cannot_be_written_back() {
     loligo_rbd::create(&io, "disk", NewImage::of_size(64 << 20)).await.expect("made");
     let image = opened(&owner, "disk", &lazy()).await;
     image.write(0, vec![1; 4096].into()).await.expect("written");
-    // An object's map whose lock is another's cannot be changed, and a new object must be in it.
+    // An object map whose lock another client holds cannot be changed, and a new object must be marked
+    // in it.
     let map = format!("rbd_object_map.{}", image.id());
     let [holder] = &owner.lock_info(&*map, "rbd_lock").await.expect("a lock").holders[..] else {
         panic!("one holder")
@@ -269,14 +270,14 @@ async fn the_lock_stays_while_something_cannot_be_written_back() {
     other.write(9999, vec![2; 10].into()).await.expect("written");
     assert!(!image.is_lock_owner());
     assert_eq!(other.read(0, 4096).await.expect("read"), vec![1; 4096]);
-    // It is told once, and then no more.
+    // The failure is reported once.
     let _ = image.flush().await;
     image.flush().await.expect("all is well");
     other.close().await.expect("closes");
     image.close().await.expect("closes");
 }
 
-/// A lock that is free is taken for the sake of reads; one that somebody has is left to him.
+/// A free lock is taken so that reads can be cached; another client's lock is not requested.
 #[tokio::test(flavor = "multi_thread")]
 async fn reads_are_cached_once_the_lock_was_free() {
     let (server, io) = place().await;
@@ -293,14 +294,15 @@ async fn reads_are_cached_once_the_lock_was_free() {
         image.acquire_free_lock().await.expect("taken") && image.acquire_free_lock().await.expect("ours")
     );
     assert_eq!(image.read(0, 4096).await.expect("read")[..], [2; 4096]);
-    // What is read a second time does not come from the cluster.
+    // The second read does not come from the cluster.
     let object = format!("rbd_data.{}.{:016x}", image.id(), 0);
     io.write(&*object, 0, vec![3; 4096].into()).await.expect("written");
     assert_eq!(image.read(0, 4096).await.expect("read")[..], [2; 4096]);
     image.close().await.expect("closes");
 }
 
-/// What is read is what the cluster has once all is written back, and one of these values; it.
+/// Checks that reads return the data that the cluster has after the write-back, and one of the allowed
+/// values. Returns the data.
 async fn reads_as_stored(io: &IoCtx, image: &Image, allowed: &[u8], what: &str) -> Vec<u8> {
     let seen = image.read(0, 1 << 20).await.expect("read");
     image.flush().await.expect("flushed");
@@ -311,8 +313,8 @@ async fn reads_as_stored(io: &IoCtx, image: &Image, allowed: &[u8], what: &str) 
     stored
 }
 
-/// It was done, or it was not: nobody sees what was before, and what is written next is not lost. Others read
-/// all the time.
+/// The interrupted change took effect or not: reads return no stale data, and the next write is not
+/// lost. Another task reads all the time.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_past_the_cache_that_is_cut_off_leaves_nothing_old() {
     let (_server, io) = place().await;
@@ -325,7 +327,7 @@ async fn a_change_past_the_cache_that_is_cut_off_leaves_nothing_old() {
             let what = format!("{kind}, {polls} polls");
             image.write(0, vec![1; 1 << 20].into()).await.expect("written");
             image.flush().await.expect("flushed");
-            // In the cache alone.
+            // Only in the cache.
             image.write(0, vec![2; 1 << 20].into()).await.expect("written");
             let change = async {
                 match kind {
@@ -351,8 +353,8 @@ async fn a_change_past_the_cache_that_is_cut_off_leaves_nothing_old() {
     image.close().await.expect("closes");
 }
 
-/// Polls a future so often at most, with something else done after each time, and drops it then. Whether it
-/// ended.
+/// Polls a future at most `polls` times, with `other` run after each, and then drops it. Returns whether
+/// it completed.
 async fn reading_between(polls: usize, future: impl Future, other: impl AsyncFn()) -> bool {
     let mut future = pin!(future);
     for _ in 0..polls {

@@ -1,6 +1,6 @@
-//! Goal: a clone is an array of bytes with snapshots too, whatever its parent is, while it is flattened, and
-//! wherever work on it ends; parent and clones know of each other as long as they need each other. Method: as
-//! for other images.
+//! Goal: a clone is an array of bytes with snapshots too, for any parent, during flattening, and after
+//! interrupted operations; parent and clone are linked as long as they need each other. Method: as for
+//! other images.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,8 @@ async fn bytes_at(io: &IoCtx, name: &str, snap: &str) -> Bytes {
     at.read(0, 1 << 30).await.expect("read")
 }
 
-/// An image of 1 MiB in objects of 64 KiB, of which every fourth is missing, with a protected snapshot.
+/// Creates an image of 1 MiB in objects of 64 KiB, every fourth of them missing, with a protected
+/// snapshot.
 async fn parent(io: &IoCtx, features: u64) -> Vec<u8> {
     loligo_rbd::create(io, "parent", small(features, None)).await.expect("made");
     let image = opened(io, "parent").await;
@@ -75,7 +76,7 @@ async fn clones_of_clones_are_arrays_of_bytes() {
             clone(&io, from, "base", &io, to, new).await.expect("cloned");
             (model, snaps) = random_io(&io, opened(&io, to).await, model, seed + step as u64 + 1).await;
         }
-        // What clones do is nothing to their parents.
+        // Changes of clones do not affect their parents.
         for (name, model, snaps) in &kept {
             check_all(&io, &opened(&io, name).await, model, snaps).await;
         }
@@ -92,7 +93,7 @@ async fn clones_of_clones_are_arrays_of_bytes() {
     }
 }
 
-/// Flattens a clone twice while it is changed: the first time that is cut off.
+/// Flattens a clone twice during writes; the first time is interrupted.
 async fn flattened_under_load(
     io: &IoCtx,
     name: &str,
@@ -107,7 +108,7 @@ async fn flattened_under_load(
     let (flattened, more) =
         tokio::join!(image.flatten(|_, _| {}), random_changes(&image, &mut model, seed + 1000));
     flattened.expect("flattened");
-    // Names are by steps: those of before that are gone were taken again.
+    // Names are numbered by step and repeat: the new snapshot of a name replaces the one before.
     snaps.retain(|snap, _| image.view().snapshot(snap).is_ok());
     snaps.extend(more);
     assert!(image.parent().await.expect("none").is_none());
@@ -116,7 +117,7 @@ async fn flattened_under_load(
     image.close().await.expect("closes");
 }
 
-/// Removes images and their snapshots, clones first; nothing is left of them.
+/// Removes images and their snapshots, clones first; no object remains.
 async fn all_gone(io: &IoCtx, names: &[&str]) {
     for name in names {
         let image = opened(io, name).await;
@@ -146,7 +147,7 @@ async fn who_writes_at_the_same_time_copies_up_once() {
     let model = parent(&io, feature::LAYERING).await;
     clone(&io, "parent", "s", &io, "clone", SECOND).await.expect("cloned");
     let others = connect(&server).await.ioctx(POOL).await.expect("the pool");
-    // Without an exclusive lock all write at once.
+    // Without an exclusive lock both write at once.
     let (one, two) = (opened(&io, "clone").await, opened(&others, "clone").await);
     for object in 0..8u64 {
         let at = |n: u64| (object << 16) + n * 1000;
@@ -166,8 +167,9 @@ async fn who_writes_at_the_same_time_copies_up_once() {
     two.close().await.expect("closes");
 }
 
-/// Operations of a client that opens a clone and writes once to each of so many objects of it that the parent
-/// has something of. Those of headers are not counted: their watches are renewed as time passes.
+/// Counts the operations of a client that opens a clone and writes once to each of `objects` objects of
+/// which the parent has data. Operations on headers are not counted: their watches are renewed
+/// periodically.
 async fn operations(server: &loligo_server::Handle, name: &str, objects: u64) -> usize {
     let file = std::env::temp_dir().join(format!("loligo-trace-{}-{name}", std::process::id()));
     let trace = Trace::start(std::fs::File::create(&file).expect("a file")).expect("a thread");
@@ -191,8 +193,8 @@ async fn operations(server: &loligo_server::Handle, name: &str, objects: u64) ->
 async fn the_first_change_of_an_object_takes_few_exchanges() {
     let (server, io) = place().await;
     parent(&io, features::DEFAULT).await;
-    // What is tried (or, with an object map, said to the map), what the parent has, and copy and change:
-    // together, or with snapshots apart.
+    // The attempt (or, with an object map, its update), the read of the parent, and copy and change:
+    // together, or separate with snapshots.
     let kinds = [(feature::LAYERING, false, 3), (features::DEFAULT, false, 3), (feature::LAYERING, true, 4)];
     for (kind, (features, has_snapshot, each)) in kinds.into_iter().enumerate() {
         let mut counts = Vec::new();
@@ -211,13 +213,13 @@ async fn the_first_change_of_an_object_takes_few_exchanges() {
         if features & feature::OBJECT_MAP == 0 {
             assert_eq!(ten, 10 * each, "{what}");
         } else {
-            // What is said to the object map may be gathered with what another change says to it.
+            // Updates of the object map may be merged with those of another change.
             assert!(ten > 10 * (each - 1) && ten <= 10 * each, "{what}: {ten}");
         }
     }
 }
 
-/// Bytes of an object that are all what they were but those of a range, which may be `new` already.
+/// Whether all bytes are unchanged except a range, which may have `new` or be unchanged.
 fn is_between(got: &[u8], old: &[u8], range: std::ops::Range<usize>, new: u8) -> bool {
     let inside = &got[range.clone()];
     got[..range.start] == old[..range.start]
@@ -241,7 +243,7 @@ async fn a_copy_up_that_is_cut_off_leaves_the_image_right() {
             for object in 0..16usize {
                 polls += 1;
                 let (at, old) = ((object as u64) << 16, &model[object << 16..][..64 << 10]);
-                // A discard of the whole, a write, zeros at the end.
+                // A discard of the whole object, a write, or zeros at the end.
                 let (ended, range, new) = match (object + round) % 3 {
                     0 => (ends_within(polls, image.discard(at, 64 << 10)).await, 0..64 << 10, 0),
                     1 => {
@@ -291,7 +293,7 @@ async fn a_clone_that_shrinks_does_not_get_back_what_it_lost() {
     want[100_000..].fill(0);
     assert!(image.read(0, 1 << 20).await.expect("read") == want);
     assert!(bytes_at(&io, "clone", "then").await == model);
-    // The snapshot keeps what the parent had when it is gone.
+    // The snapshot keeps the parent's data after the parent is gone.
     image.flatten(|_, _| {}).await.expect("flattened");
     assert!(bytes_at(&io, "clone", "then").await == model);
     image.roll_back("then", |_, _| {}).await.expect("rolled back");
@@ -320,7 +322,7 @@ async fn parents_and_clones_know_of_each_other() {
     assert!(matches!(image.unprotect_snapshot("s").await, Err(Error::SnapshotBusy(_))));
     assert!(matches!(loligo_rbd::remove(&io, "parent", |_, _| {}).await, Err(Error::InUse)));
     loligo_rbd::remove(&io, "one", |_, _| {}).await.expect("removed");
-    // Those of the second version need no protection, but the snapshot, if only in the trash.
+    // Clones of version 2 need no protected snapshot, only an existing one, even in the trash.
     image.unprotect_snapshot("s").await.expect("unprotected");
     assert!(matches!(clone(&io, "parent", "s", &io, "one", first).await, Err(Error::Unprotected(_))));
     image.remove_snapshot("s").await.expect("removed");

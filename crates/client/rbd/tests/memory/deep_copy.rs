@@ -1,5 +1,5 @@
-//! Goal: a deep copy has the bytes of each snapshot, whatever its layout; of a clone it is one, or not.
-//! Method: random I/O on images and clones, which are copied.
+//! Goal: a deep copy has the data of each snapshot, for any layout; the copy of a clone is a clone, or
+//! is flattened. Method: random I/O on images and clones, which are then copied.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ async fn opened(io: &IoCtx, name: &str) -> Image {
     Image::open(io, name, Mode::ReadWrite).await.expect("opens")
 }
 
-/// The copy has the same states; it is removed then.
+/// Checks that the copy has the same states, and removes it. Returns whether it is a clone.
 async fn check_copy(io: &IoCtx, model: &[u8], snaps: &BTreeMap<String, Vec<u8>>) -> bool {
     let copy = opened(io, "copy").await;
     check_all(io, &copy, model, snaps).await;
@@ -65,7 +65,7 @@ async fn deep_copies_have_all_states() {
             let is_clone = check_copy(&io, &model, &snaps).await;
             assert_eq!(is_clone, ancestry == Ancestry::Kept && child.parent().await.expect("one").is_some());
         }
-        // Of a snapshot: what was until then.
+        // A copy of a snapshot has the snapshots up to it.
         let (name, then) = snaps.iter().next_back().expect("a snapshot");
         let at = Image::open_snapshot(&io, "b", name).await.expect("opens");
         let id = at.view().snapshot(name).expect("it").info.id;

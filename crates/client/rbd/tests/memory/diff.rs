@@ -1,6 +1,6 @@
-//! Goal: what differs is told, all of it: with the differences a copy of one state becomes a copy of the
-//! other, whatever has happened in between, and what is told to be zeros is. Method: random I/O with
-//! snapshots, on images and clones; all pairs of states.
+//! Goal: all differences are reported: applied to a copy of one state they yield the other, whatever
+//! happened in between, and ranges reported as zeros are zeros. Method: random I/O with snapshots, on
+//! images and clones; all pairs of states.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ async fn changes(image: &Image, from: Option<&str>, grain: Grain) -> Vec<Change>
     changes.try_collect().await.expect("a diff")
 }
 
-/// Every pair of states, by bytes and by objects.
+/// Checks every pair of states, by bytes and by objects.
 async fn all_pairs(io: &IoCtx, name: &str, head: &[u8], snaps: &BTreeMap<String, Vec<u8>>) {
     let image = Image::open(io, name, Mode::ReadOnly).await.expect("opens");
     let view = image.view();
@@ -108,7 +108,7 @@ async fn only_what_was_written_to_differs() {
         assert_eq!(all, [change(70_000, 4096, true), change(128 << 10, 64 << 10, false)]);
         let whole = changes(&image, Some("a"), Grain::Objects).await;
         assert_eq!(whole, [change(64 << 10, 64 << 10, true), change(128 << 10, 64 << 10, false)]);
-        // What a shrink takes away is gone, also if the image has grown again.
+        // Data removed by a shrink is gone, even if the image has grown again.
         image.create_snapshot("b").await.expect("made");
         image.resize(64 << 10, Shrink::Allowed).await.expect("resized");
         image.create_snapshot("c").await.expect("made");

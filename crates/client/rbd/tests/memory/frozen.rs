@@ -1,6 +1,6 @@
-//! Goal: an image that is open for writing is written to no more once it is demoted, journaled, or migrated
-//! by another client, and neither is its header. Method: its features are set as stock does, while we have it
-//! open, with the lock and without; what we change then, and what is there afterwards.
+//! Goal: an image open for writing, and its header, are not changed any more once another client has
+//! demoted, journaled or migrated it. Method: its features are set as stock does, while it is open here,
+//! with the lock and without; then changes are tried, and the image is checked.
 
 use std::time::Duration;
 
@@ -13,20 +13,20 @@ use loligo_wire::rbd::feature;
 
 use crate::{POOL, connect, place, small};
 
-/// Sets the features of an image, and tells all who have it open.
+/// Sets the features of an image, and notifies all clients that have it open.
 async fn becomes(io: &IoCtx, image: &Image, features: u64) {
     let header = format!("rbd_header.{}", image.id());
-    // As it is stored: the class refuses some that librbd sets by other calls.
+    // Directly, as stored: the class refuses some features that librbd sets by other calls.
     let features = Bytes::from(features.to_le_bytes().to_vec());
     let op = WriteOp::new().set_omap([(&b"features"[..], features)]);
     io.operate(&*header, op).await.expect("set");
     let mut w = Writer::new();
-    // The header has changed.
+    // The notification `HeaderUpdate`.
     w.versioned(6, 1, |w| w.u32(3));
     io.notify(&*header, w.into_bytes(), Duration::from_secs(5)).await.expect("told");
 }
 
-/// Everything that would change the image fails, as a read-only file system does.
+/// Every change of the image fails, as on a read-only file system.
 async fn is_frozen(image: &Image) {
     let mut refused = vec![
         image.write(0, vec![2; 100].into()).await,
@@ -54,8 +54,7 @@ async fn is_frozen(image: &Image) {
     }
 }
 
-/// What stock answers of an image that was demoted: 30 to the rename, 22 to what would remove it, 0 to locks
-/// by hand.
+/// The errnos of stock for a demoted image: 30 for renaming, 22 for removal, 0 for users' locks.
 async fn is_kept(io: &IoCtx) {
     assert_eq!(rename(io, "a", "b").await.expect_err("refused").errno(), Errno(30));
     let removed = [trash::put(io, "a", Duration::ZERO).await, loligo_rbd::remove(io, "a", |_, _| {}).await];
@@ -78,7 +77,7 @@ async fn what_others_froze_is_not_written_to() {
             becomes(&others, &image, before | added).await;
             is_frozen(&image).await;
             Image::open(&io, "a", Mode::ReadWrite).await.map(drop).expect_err("refused");
-            // What it is can be seen all the same.
+            // The header can still be read.
             let seen = Image::open(&io, "a", Mode::Header).await.expect("opens");
             assert_eq!(seen.view().snapshots.len(), 1);
             seen.close().await.expect("closes");

@@ -1,6 +1,6 @@
-//! Goal: the snapshots of a group's images are of one moment, come and go together, and have nothing to do
-//! with those that users make. Method: a client that writes to one image after the other while snapshots are
-//! made; failures in one image; work that is dropped after each of its steps.
+//! Goal: the snapshots of a group's images are of the same moment, are created and removed together, and
+//! are independent of users' snapshots. Method: a client writes to one image after the other while
+//! snapshots are created; failures in one image; operations dropped after each of their steps.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -12,7 +12,7 @@ use crate::{POLLS_MAX, POOL, connect, ends_within, small};
 
 const OTHER_POOL: &str = "others";
 
-/// A server, and two pools.
+/// Starts a server with two pools.
 async fn places() -> (Handle, IoCtx, IoCtx) {
     let server = Server::memory().pool(POOL).pool(OTHER_POOL).start().expect("the server starts");
     let rados = connect(&server).await;
@@ -21,7 +21,7 @@ async fn places() -> (Handle, IoCtx, IoCtx) {
     (server, io, other)
 }
 
-/// Group `g` of image `a` and, in the other pool, image `b`.
+/// Creates the group `g` of image `a` and, in the other pool, image `b`.
 async fn make_group(io: &IoCtx, other: &IoCtx, image: NewImage) {
     make_group_of(io, "g", [(io, "a"), (other, "b")], image).await;
 }
@@ -43,7 +43,7 @@ async fn names(io: &IoCtx, group: &str) -> Vec<(Name, bool)> {
     snaps.into_iter().map(|snap| (snap.name, snap.complete)).collect()
 }
 
-/// How many snapshots of groups the images have.
+/// Counts the images' snapshots that belong to groups.
 async fn count(images: [(&IoCtx, &str); 2]) -> [usize; 2] {
     let mut counts = [0; 2];
     for (count, (io, name)) in counts.iter_mut().zip(images) {
@@ -93,7 +93,7 @@ async fn groups_and_their_images_come_and_go() {
     let nowhere = group::create(&io.with_namespace("none"), "g").await;
     assert!(matches!(nowhere, Err(Error::NoNamespace(_))), "{nowhere:?}");
 
-    // By its id, and what does not belong to it.
+    // By its id, and an image that is not in the group.
     group::remove_image_by_id(&io, "g", &other, &members[1].id).await.expect("removed");
     group::remove_image(&io, "g", &other, "b").await.expect("nothing to do");
     assert_eq!(opened(&other, "b").await.group().await.expect("read"), None);
@@ -149,7 +149,7 @@ async fn snapshots_of_groups_and_of_users_do_not_meet() {
     group::remove_image(&io, "g", &other, "b").await.expect("removed");
     let of_others = group::roll_back(&io, "g", "s", |_, _| {}).await;
     assert!(matches!(of_others, Err(Error::OtherMembers(_))), "{of_others:?}");
-    // The image has it still, and loses it with the group's.
+    // The image keeps its snapshot until the group's is removed.
     assert_eq!(count(images).await, [2, 2]);
     group::remove_snapshot(&io, "g", "s").await.expect("removed");
     assert!(matches!(group::remove_snapshot(&io, "g", "s").await, Err(Error::NoSnapshot(_))));
@@ -171,7 +171,7 @@ async fn a_snapshot_of_a_group_is_of_one_moment() {
     let a = opened(&writer.ioctx(POOL).await.expect("the pool"), "a").await;
     let b = opened(&writer.ioctx(OTHER_POOL).await.expect("the pool"), "b").await;
     let stop = AtomicBool::new(false);
-    // What `b` has `a` has had before.
+    // Each value is written to `a` before `b`.
     let writing = async {
         let mut n = 0u64;
         while !stop.load(Ordering::Acquire) {
@@ -194,7 +194,7 @@ async fn a_snapshot_of_a_group_is_of_one_moment() {
     };
     let mut last = 0;
     for n in 0..5 {
-        // The owners of the locks are asked to remove theirs.
+        // The owners of the locks are asked to release them.
         let name = format!("s{n}");
         group::roll_back(&io, "g", &name, |_, _| {}).await.expect("rolled back");
         let (in_a, in_b) = (value(&a).await, value(&b).await);
@@ -243,7 +243,8 @@ async fn a_snapshot_of_a_group_that_is_cut_off_can_be_removed() {
     let (_server, io, other) = places().await;
     let (mut incomplete, mut halves) = (0, 0);
     for polls in 1..=POLLS_MAX {
-        // New ones: a watch that was cut off as it was made does not answer before it ends, after 30 s.
+        // New names: a watch dropped during its registration does not answer until it times out after
+        // 30 s.
         let [g, a, b] = ["g", "a", "b"].map(|name| format!("{name}{polls}"));
         make_group_of(&io, &g, [(&io, &a), (&other, &b)], small(loligo_rbd::features::DEFAULT, None)).await;
         let images = [(&io, &*a), (&other, &*b)];

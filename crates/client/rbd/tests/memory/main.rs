@@ -1,7 +1,7 @@
-//! Goal: an image is an array of bytes with snapshots, whatever its layout and whoever writes. Method: random
-//! I/O on an embedded server beside the same on arrays, also on clones (`clones.rs`); two clients that take
-//! the lock from each other; one that is gone without giving it up; work that is dropped after each of its
-//! steps.
+//! Goal: an image is an array of bytes with snapshots, for any layout and any writer. Method: random I/O
+//! on an embedded server and on arrays, also on clones (`clones.rs`); two clients that take the lock
+//! from each other; a client that is gone without releasing it; operations that are dropped after each
+//! of their steps.
 
 mod blocking;
 mod bounded;
@@ -48,7 +48,7 @@ fn small(features: u64, striping: Option<(u64, u64)>) -> NewImage {
     NewImage { order: 16, features, striping, ..NewImage::of_size(1 << 20) }
 }
 
-/// Whether an object stays in a pool whose images are gone.
+/// Whether an object remains in a pool after its images are removed.
 fn is_pool_s(oid: &[u8]) -> bool {
     [&b"rbd_directory"[..], b"rbd_info"].contains(&oid)
 }
@@ -84,12 +84,12 @@ async fn an_image_is_an_array_of_bytes() {
 async fn thousands_of_snapshots_are_kept() {
     let (_server, io) = place().await;
     loligo_rbd::create(&io, "a", small(feature::LAYERING, None)).await.expect("made");
-    // More than a request has operations for, four each.
+    // More snapshots than fit in one request, with four operations each.
     many::are_kept(&io, "a", 17_000).await;
 }
 
-/// Random I/O on an image that has the bytes of `model` and no snapshots; closes it. What it has then, and
-/// what its snapshots have.
+/// Runs random I/O on an image with the data of `model` and no snapshots, and closes it. Returns the
+/// data of the image and of its snapshots.
 async fn random_io(
     io: &IoCtx,
     image: Image,
@@ -108,7 +108,7 @@ async fn random_changes(image: &Image, model: &mut Vec<u8>, seed: u64) -> BTreeM
     snaps
 }
 
-/// The same on an image that has snapshots already.
+/// As `random_io`, on an image that may have snapshots.
 async fn more_changes(image: &Image, model: &mut Vec<u8>, snaps: &mut BTreeMap<String, Vec<u8>>, seed: u64) {
     let name = image.name();
     let mut random = fastrand::Rng::with_seed(seed);
@@ -177,7 +177,7 @@ async fn more_changes(image: &Image, model: &mut Vec<u8>, snaps: &mut BTreeMap<S
     }
 }
 
-/// Whether it lacks what the place that it is being migrated from has.
+/// Whether the image may lack data of its migration's source.
 fn migrates(image: &Image) -> bool {
     image
         .view()
@@ -204,7 +204,8 @@ async fn check_all(io: &IoCtx, image: &Image, model: &[u8], snaps: &BTreeMap<Str
     }
 }
 
-/// What the map says is not there reads as zeros; where there is a map, it says so of what was never written.
+/// Ranges without objects in the map read as zeros. If there is a map, ranges never written have no
+/// objects.
 async fn holes_are_zeros(image: &Image, model: &[u8]) {
     let parts = image.allocation(0, model.len() as u64).await.expect("the map");
     assert_eq!(parts.iter().map(|part| part.len).sum::<u64>(), model.len() as u64);
@@ -266,7 +267,7 @@ async fn the_lock_goes_from_client_to_client() {
         writer.write(round << 22, vec![round as u8 + 1; 100].into()).await.expect("written");
         assert!(writer.is_lock_owner() && !idle.is_lock_owner(), "round {round}");
     }
-    // Both at once, and one of them makes a snapshot.
+    // Both write at once, and one creates a snapshot.
     let (a, b, c) = tokio::join!(
         one.write(0, vec![1; 5000].into()),
         two.write(8192, vec![2; 5000].into()),
@@ -289,7 +290,7 @@ async fn a_dead_owner_is_put_out() {
     let dead = connect(&server).await;
     let dead_io = dead.ioctx(POOL).await.expect("the pool");
     let id = loligo_rbd::list(&io).await.expect("a list")[&b"left"[..]].clone();
-    // As an owner's, of which only the lock is left.
+    // As left by an owner of which only the lock remains.
     let lock = LockOptions { cookie: "auto 94000".into(), tag: "internal".into(), ..LockOptions::default() };
     let header = format!("rbd_header.{id}");
     dead_io.lock(header, "rbd_lock", LockMode::Exclusive, &lock).await.expect("locked");
@@ -301,7 +302,7 @@ async fn a_dead_owner_is_put_out() {
     image.close().await.expect("closes");
 }
 
-/// Its owner lives, as its watch shows, and does not give the lock up.
+/// The owner is alive, as its watch shows, and does not release the lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_wait_for_the_lock_names_its_owner() {
     let (server, io) = place().await;
@@ -335,7 +336,7 @@ async fn a_wait_for_the_lock_names_its_owner() {
     let both = async { tokio::join!(write, freed) };
     let (written, ()) = tokio::time::timeout(Duration::from_secs(60), both).await.expect("it is told");
     written.expect("written");
-    // A notification that the lock is wanted may still be on its way; the lock itself is waited for no more.
+    // A notification that requests the lock may still be in flight; no wait for the lock remains.
     let left = waits.all(Duration::ZERO);
     assert!(!left.iter().any(|wait| wait.to_string().contains(&told)), "{left:?}");
     image.close().await.expect("closes");
@@ -368,7 +369,7 @@ async fn what_is_no_image_is_refused() {
     assert_eq!(names, ["b"]);
 }
 
-/// Polls a future so often at most, and drops it then. Whether it ended.
+/// Polls a future at most `polls_max` times, and then drops it. Returns whether it completed.
 async fn ends_within(polls_max: usize, future: impl Future) -> bool {
     let mut future = pin!(future);
     let mut polls = 0;
@@ -379,7 +380,7 @@ async fn ends_within(polls_max: usize, future: impl Future) -> bool {
     .await
 }
 
-/// Steps of what is cut off below at most; it has some ten.
+/// The most polls of an interrupted operation below; it needs about ten.
 const POLLS_MAX: usize = 500;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -407,7 +408,7 @@ async fn a_snapshot_has_its_map_wherever_its_making_ends() {
     image.write(5 << 20, vec![1; 100].into()).await.expect("written");
     assert_eq!(image.check_object_map().await.expect("a map"), Vec::<u64>::new());
     assert_eq!(image.usage().await.expect("maps").len(), cut_off + 3);
-    // And as long as it is being removed.
+    // The map also exists while the snapshot is being removed.
     for polls in 1..=POLLS_MAX {
         let ended = ends_within(polls, image.remove_snapshot("last")).await;
         let usage = image.usage().await;

@@ -1,6 +1,7 @@
-//! Goal: an image of thousands of snapshots can be opened, read, written to, and rid of one of them. Method:
-//! two snapshots are made; the others are the record of the second under other ids and names, put into the
-//! header as the class stores them: to make each by its call would take minutes.
+//! Goal: an image of thousands of snapshots can be opened, read and written, and one of them can be
+//! removed. Method: two snapshots are created; the others are copies of the second one's record with
+//! other ids and names, stored in the header as the class does, because creating each by a call would
+//! take minutes.
 
 use std::collections::BTreeMap;
 
@@ -11,8 +12,8 @@ use loligo_rbd::{Image, Mode, Name};
 /// Records in one request.
 const AT_ONCE: u64 = 1000;
 
-/// Makes `s00000000`, `s00000001` and so on, so many in all. The first two the cluster knows, so that they
-/// can be removed.
+/// Creates `s00000000`, `s00000001` and so on, `count` in all. The first two are real snapshots, so that
+/// they can be removed.
 async fn make(io: &IoCtx, image: &Image, count: u64) {
     for name in ["s00000000", "s00000001"] {
         image.create_snapshot(name).await.expect("made");
@@ -33,7 +34,7 @@ async fn make(io: &IoCtx, image: &Image, count: u64) {
     image.refresh().await.expect("read");
 }
 
-/// The same record under another id and name: they stand behind the version and the length, the name behind
+/// Copies a record with another id and name. The id follows the version and the length, the name follows
 /// its own length.
 fn renamed(record: &Bytes, id: u64, number: u64) -> Bytes {
     let mut record = record.to_vec();
@@ -43,7 +44,7 @@ fn renamed(record: &Bytes, id: u64, number: u64) -> Bytes {
     record.into()
 }
 
-/// An image of so many snapshots is written to, read, and loses the oldest of them; it keeps the others.
+/// Writes to and reads an image of `count` snapshots, and removes the oldest one; the others remain.
 pub(crate) async fn are_kept(io: &IoCtx, name: &str, count: u64) {
     let image = Image::open(io, name, Mode::ReadWrite).await.expect("opens");
     image.write(0, vec![1; 4096].into()).await.expect("written");

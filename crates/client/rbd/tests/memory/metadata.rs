@@ -1,5 +1,5 @@
-//! Goal: a copy of an image gets the metadata that users keep with it, and not what librbd keeps there for
-//! itself. Method: keys on both sides of the border; each kind of copy.
+//! Goal: a copy of an image gets users' metadata, and not librbd's own. Method: keys on both sides of
+//! the border; each kind of copy.
 
 use loligo_rbd::{Ancestry, Image, Mode, Name, NewClone, NewCopy, clone, features};
 
@@ -14,7 +14,7 @@ async fn copies_get_the_keys_of_users_only() {
     for key in all {
         image.set_metadata(key, "value".into()).await.expect("set");
     }
-    // Those that stock (16.2.15) copies.
+    // The keys that stock (16.2.15) copies.
     let copied = [".librbd/x", ".rb", "plain", "rbd_y"];
     image.create_snapshot("s").await.expect("made");
     image.protect_snapshot("s").await.expect("protected");

@@ -1,7 +1,7 @@
-//! Goal: an image that is migrated has all it had, in every state, before, while and after its data are
-//! copied, whatever its layout and whoever was killed on the way; aborted, it has what was written meanwhile.
-//! Method: random I/O on images and clones and on arrays, before and during migrations that are dropped after
-//! each of their steps.
+//! Goal: a migrated image keeps all its data in every state, before, during and after the copy, for any
+//! layout and after interruptions; an aborted migration keeps writes made meanwhile. Method: random I/O
+//! on images and clones and on arrays, before and during migrations that are dropped after each of their
+//! steps.
 
 use std::collections::BTreeMap;
 use std::pin::pin;
@@ -23,7 +23,8 @@ async fn opened(io: &IoCtx, name: &str) -> Image {
     Image::open(io, name, Mode::ReadWrite).await.expect("opens")
 }
 
-/// Of the same client: one that is dropped as it takes a lock is put out by others, and not by itself.
+/// The pool belongs to the same client: other clients would blocklist the owner of a lock that a dropped
+/// acquisition left.
 async fn second_pool(io: &IoCtx) -> IoCtx {
     io.rados().create_pool("others").await.expect("a pool");
     io.rados().ioctx("others").await.expect("the pool")
@@ -55,14 +56,14 @@ async fn state(io: &IoCtx, name: &str) -> Option<State> {
     migration::status(io, name).await.expect("a status").map(|status| status.state)
 }
 
-/// Nothing of images is left in a pool but what lists them.
+/// No objects of images remain in a pool, only the directories.
 async fn is_empty(io: &IoCtx) {
     let mut left = io.objects();
     while let Some(object) = left.next().await.expect("a listing") {
         let name = String::from_utf8_lossy(&object.oid).into_owned();
         let is_list = ["rbd_directory", "rbd_trash", "rbd_children", "rbd_info", "rbd_group_directory"]
             .contains(&&*name);
-        // One that was interrupted as it made a snapshot leaves a map of a snapshot that never was.
+        // An interrupted creation of a snapshot leaves a map of a snapshot that does not exist.
         let is_map = name.starts_with("rbd_object_map.") && name.matches('.').count() == 2;
         assert!(is_list || is_map, "{name}");
     }
@@ -109,7 +110,7 @@ async fn a_migrated_image_has_all_it_had() {
         more_changes(&image, &mut model, &mut snaps, seed + 1).await;
         image.close().await.expect("closes");
         check(&to, "b", &model, &snaps).await;
-        // Under somebody who has the image open, and writes on.
+        // A client has the image open during the copy, and writes to it.
         let image = opened(&to, "b").await;
         image.write(0, vec![9; 1000].into()).await.expect("written");
         model[..1000].fill(9);
@@ -129,8 +130,8 @@ async fn a_migrated_image_has_all_it_had() {
     }
 }
 
-/// A source of the first format gets all that images have now; one that has another name is found by that,
-/// too.
+/// A source of format 1 becomes an image with all current features. If the destination has another name,
+/// the migration is also found by the source's name.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_old_image_becomes_a_new_one() {
     let (_server, io) = place().await;
@@ -177,7 +178,7 @@ async fn writes(image: &Image, model: &mut [u8], seed: u64) {
     }
 }
 
-/// A clone stays a clone, or gets what its parent has; its own clones, a group and a namespace go with it.
+/// A clone stays a clone, or gets the parent's data; its own clones, group and namespace are moved too.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_an_image_has_to_do_with_goes_with_it() {
     let (_server, io) = place().await;
@@ -227,7 +228,7 @@ async fn what_an_image_has_to_do_with_goes_with_it() {
             assert_eq!(group::members(&io, "g").await.expect("a group")[0].name, "a");
             snaps.retain(|name, _| name == "t");
             check(&io, "a", &model, &snaps).await;
-            // Who has it open for reading only is not told, and does not read zeros.
+            // A client that has it open for reading is not notified, and must not read zeros.
             grandchild.read(700_000, 1000).await.expect_err("its parent is gone");
             let again = Image::open(&io, "grandchild", Mode::ReadOnly).await.expect("opens");
             assert!(again.read(0, 1 << 20).await.expect("read") == snaps["t"]);
@@ -278,7 +279,7 @@ async fn what_no_migration_can_do_is_refused() {
     }
     assert_eq!(errno(migration::abort(&io, "a", |_, _| {}).await), Errno::EINVAL);
     user.close().await.expect("closes");
-    // What fails on the way leaves the image as it was.
+    // A failed preparation leaves the image as it was.
     let features = Some(feature::LAYERING | feature::OBJECT_MAP);
     let impossible = NewCopy { features, ..NewCopy::default() };
     let failed = migration::prepare(&io, "a", &io, "b", impossible, Ancestry::Kept).await;
@@ -288,7 +289,7 @@ async fn what_no_migration_can_do_is_refused() {
     opened(&io, "a").await.write(100, vec![1; 1].into()).await.expect("written");
     let reader = Image::open(&others, "a", Mode::ReadOnly).await.expect("opens");
     again(prepare).await.expect("prepared");
-    // Who reads may go on with what it was.
+    // A reader can still read the old data.
     assert_eq!(reader.read(0, 100).await.expect("read"), [1; 100].as_slice());
     assert_eq!(errno(prepare().await), Errno::ENOENT);
     let id = trash::list(&io).await.expect("a list")[0].id.clone();
@@ -310,7 +311,7 @@ async fn what_no_migration_can_do_is_refused() {
     assert_eq!(opened(&io, "b").await.read(0, 100).await.expect("read"), [[2; 50], [1; 50]].concat());
 }
 
-/// Does a step until it has waited so often; true if it came to its end.
+/// Runs a step until it has waited `waits` times. Returns its result if it completed.
 async fn some_of<T>(step: impl Future<Output = T>, waits: u32) -> Option<T> {
     let mut step = pin!(step);
     let mut left = waits;
@@ -325,7 +326,7 @@ async fn some_of<T>(step: impl Future<Output = T>, waits: u32) -> Option<T> {
     .await
 }
 
-/// Does a step that was interrupted again, once what was left of it has closed its images.
+/// Repeats an interrupted step, after the images of the dropped one are closed.
 async fn again<F: Future<Output = Result<(), Error>>>(step: impl Fn() -> F) -> Result<(), Error> {
     loop {
         match step().await {
@@ -335,7 +336,7 @@ async fn again<F: Future<Output = Result<(), Error>>>(step: impl Fn() -> F) -> R
     }
 }
 
-/// Each step is dropped after more and more of its waits, as by a killed program, and done again.
+/// Each step is dropped after an increasing number of waits, as by a killed program, and repeated.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_migration_goes_on() {
     let (_server, io) = place().await;
@@ -351,7 +352,7 @@ async fn an_interrupted_migration_goes_on() {
         image.create_snapshot(&format!("s{n}")).await.expect("made");
         snaps.insert(format!("s{n}"), model.clone());
     }
-    // The image ends before its snapshots do.
+    // The image is shorter than its snapshots.
     image.resize(700_000, loligo_rbd::Shrink::Allowed).await.expect("resized");
     model.truncate(700_000);
     image.close().await.expect("closes");
@@ -361,7 +362,7 @@ async fn an_interrupted_migration_goes_on() {
         if some_of(prepare(), waits).await.is_none() {
             interrupted[0] += 1;
             match state(&io, "a").await {
-                // Done, but for telling so.
+                // Done, except for the notification.
                 Some(State::Prepared) => {}
                 Some(_) if waits % 2 == 1 => {
                     again(|| migration::abort(&io, "a", |_, _| {})).await.expect("aborted");

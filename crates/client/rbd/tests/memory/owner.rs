@@ -1,6 +1,6 @@
-//! Goal: who has the lock of an image does for others what changes it as a whole, and keeps writing and the
-//! lock. Method: a client that writes without end, with a cache and without, and another one that asks for
-//! all that can be asked for.
+//! Goal: the owner of an image's lock changes the image as a whole for other clients, and keeps writing
+//! and keeps the lock. Method: one client writes continuously, with a cache and without, and another one
+//! sends each kind of request.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use loligo_wire::rbd::{SnapKind, feature};
 
 use crate::{POOL, connect, place};
 
-/// Writes to the first 4 MiB until it is told to stop. Bytes of block `n` are `n`.
+/// Writes to the first 4 MiB until `stop` is set. Each byte of block `n` is `n`.
 async fn load(image: &Image, stop: &AtomicBool) {
     let mut n = 0u64;
     while !stop.load(Ordering::Acquire) {
@@ -50,7 +50,7 @@ async fn ask_for_all(image: &Image, owner: &Image) {
         );
     }
     assert!(owner.is_lock_owner() && !image.is_lock_owner());
-    // What the owner cannot do for others is done with the lock.
+    // Operations that the owner cannot do for others are done with the lock.
     image.roll_back("b", |_, _| {}).await.expect("rolled back");
 }
 
@@ -103,7 +103,7 @@ async fn the_owner_does_for_others_what_they_ask_for() {
     }
 }
 
-/// A request to make a snapshot as older releases send it: without a number.
+/// A request to create a snapshot as older releases send it, without a number.
 fn nameless(name: &str) -> bytes::Bytes {
     let mut w = Writer::new();
     w.versioned(6, 1, |w| {
@@ -114,7 +114,7 @@ fn nameless(name: &str) -> bytes::Bytes {
     w.into_bytes()
 }
 
-/// Who asks for more than the owner takes on is not answered; what he has answered is done.
+/// Requests beyond the owner's limit are not answered; answered requests are done.
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_without_a_number_are_bounded() {
     let (server, io) = place().await;
@@ -133,7 +133,7 @@ async fn requests_without_a_number_are_bounded() {
     assert!((64..300).contains(&count), "{count} were answered");
     owner.refresh().await.expect("a header");
     assert_eq!(owner.view().snapshots.len(), count);
-    // There is room again.
+    // There is a free permit again.
     let last = others.notify(&*header, nameless("last"), Duration::from_secs(30)).await;
     assert!(answered(&last.expect("told")));
     owner.close().await.expect("closes");

@@ -1,4 +1,4 @@
-//! Goal: zeros that were written take no room afterwards, and nobody sees a difference. Method: objects are
+//! Goal: written zeros use no space after sparsifying, and reads do not change. Method: objects are
 //! counted; random I/O beside it is in `main.rs`.
 
 use loligo_rados::IoCtx;
@@ -7,7 +7,7 @@ use loligo_wire::rbd::feature;
 
 use crate::place;
 
-/// Bytes that each data object of the image has.
+/// Returns the size in bytes of each data object of the image.
 async fn objects(io: &IoCtx, image: &Image) -> Vec<(u64, u64)> {
     let mut found = Vec::new();
     for number in 0..image.layout().object_count(image.size()) {
@@ -43,7 +43,7 @@ async fn zeros_take_no_room() {
             assert_eq!(image.check_object_map().await.expect("a map"), Vec::<u64>::new());
             assert_eq!(image.usage().await.expect("a map")[0].used, 1 << 16);
         }
-        // Of what a snapshot has, only the image loses its zeros.
+        // Only the image's head loses its zeros, not the snapshot.
         image.write(0, vec![2; 4096].into()).await.expect("written");
         image.create_snapshot("s").await.expect("made");
         image.write(0, vec![0; 4096].into()).await.expect("written");

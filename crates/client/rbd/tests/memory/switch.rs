@@ -1,5 +1,5 @@
-//! Goal: features can be switched while others have the image open, and locks by hand keep writers out.
-//! Method: two clients, and what they write.
+//! Goal: features can be switched while other clients have the image open, and users' locks keep writers
+//! out. Method: two clients, and their writes.
 
 use loligo_rbd::{Error, Evicted, Image, Mode};
 use loligo_wire::rbd::feature;
@@ -20,7 +20,7 @@ async fn features_are_switched_while_others_write() {
     let refused = one.enable_features(MAPS).await.expect_err("it needs the lock");
     assert!(matches!(refused, Error::Switch { .. }), "{refused}");
     one.enable_features(feature::EXCLUSIVE_LOCK | MAPS).await.expect("switched on");
-    // Who had it open before takes the lock too.
+    // A client that opened the image before takes the lock too.
     two.write(70 << 10, vec![2; 100].into()).await.expect("written");
     assert!(two.is_lock_owner() && !one.is_lock_owner());
     assert!(matches!(two.check_object_map().await, Err(Error::NoObjectMap)));

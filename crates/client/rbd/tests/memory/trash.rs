@@ -1,5 +1,5 @@
-//! Goal: what is in the trash is as it was, and can be taken back; whoever stops in the middle of something
-//! can go on. Method: work that is dropped after each of its steps.
+//! Goal: an image in the trash is unchanged and can be restored, and interrupted operations can be
+//! repeated. Method: operations are dropped after each of their steps.
 
 use std::time::Duration;
 
@@ -74,7 +74,7 @@ async fn whoever_stops_in_the_middle_goes_on() {
         let mut ended = ends_within(polls, trash::put(&io, "one", Duration::ZERO)).await;
         if !ended {
             match trash::put(&io, "one", Duration::ZERO).await {
-                // The last step had been done.
+                // The last step was complete.
                 Ok(()) | Err(Error::NoImage(_)) => {}
                 put => panic!("{polls} polls: {put:?}"),
             }
@@ -90,7 +90,7 @@ async fn whoever_stops_in_the_middle_goes_on() {
         trash::put(&io, "one", Duration::ZERO).await.expect("put");
         ended &= ends_within(polls, trash::remove(&io, &id, false, |_, _| {})).await;
         let mut removed = trash::remove(&io, &id, false, |_, _| {}).await;
-        // Whoever was cut off closes the image in the background.
+        // The dropped operation closes the image in the background.
         while matches!(removed, Err(Error::InUse)) {
             tokio::time::sleep(Duration::from_millis(5)).await;
             removed = trash::remove(&io, &id, false, |_, _| {}).await;
