@@ -15,7 +15,8 @@ use crate::file::{File, Inner};
 use crate::segments::Segments;
 use loligo_layout::ObjectNo;
 
-/// Held while checking whether a read belongs to a sequential stream; not taken for cache hits.
+/// Held while checking whether a read belongs to a sequential stream; not taken for
+/// cache hits, unless they reach data that was read ahead.
 static READ_AHEAD: Class = Class::new("stripe.read_ahead");
 
 /// The most bytes of a read whose objects are fetched together.

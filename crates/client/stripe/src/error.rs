@@ -32,7 +32,7 @@ pub enum Error {
     /// truncates or removes it.
     #[error("in use: its lock is held by {}", if holders.is_empty() { "somebody" } else { holders })]
     InUse {
-        /// Who, for people.
+        /// The lock's owners, as text for people.
         holders: String,
     },
     /// The file's lock was lost: its renewal failed, or another client has broken it.

@@ -348,7 +348,7 @@ fn absent_is_fine(done: Result<(), loligo_rados::Error>) -> Result<(), Error> {
     }
 }
 
-/// Runs many operations, [`OBJECTS_UNDER_WAY`] at a time.
+/// Runs many operations, `OBJECTS_UNDER_WAY` at a time.
 async fn all<F: Future<Output = Result<(), Error>>>(these: impl Iterator<Item = F>) -> Result<(), Error> {
     stream::iter(these).buffer_unordered(OBJECTS_UNDER_WAY).try_collect().await
 }

@@ -111,8 +111,8 @@ impl Builder {
         self
     }
 
-    /// The number of placement groups of the pools named with `pool`. By default 128, or
-    /// the value in the cluster's configuration.
+    /// The number of placement groups of the pools added by `pool`. By default 128, or the value in the
+    /// cluster's configuration.
     pub fn pg_num(self, pg_num: u32) -> Self {
         Self { pg_num, ..self }
     }

@@ -97,7 +97,7 @@ impl WriteStream<'_> {
         Ok(())
     }
 
-    /// Like [`flush`](WriteStream::flush); returns the end of the data. A file that should end with
+    /// Like `flush`; returns the end of the data. A file that should end with
     /// [skipped](WriteStream::skip) bytes must be [extended](crate::File::extend).
     ///
     /// # Errors
