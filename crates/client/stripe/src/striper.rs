@@ -251,9 +251,8 @@ impl Striper {
     }
 }
 
-/// Attributes that users set on files. They are stored at the file's first object, where `rados
-/// --striper` and libradosstriper see and change the same ones. Accessing them does not require the
-/// file's lock.
+/// Attributes that users set on files. They are stored at the file's first object, where libradosstriper
+/// and `rados --striper` see and change the same ones. Accessing them does not require the file's lock.
 ///
 /// ```no_run
 /// # async fn example(striper: loligo_stripe::Striper) -> Result<(), loligo_stripe::Error> {

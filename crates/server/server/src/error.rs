@@ -58,22 +58,22 @@ pub enum StartError {
         /// The server's files that exist.
         traces: String,
     },
-    /// What the last run left cannot be used.
+    /// The state of the last run cannot be used.
     #[error(transparent)]
     State(#[from] FileError),
     /// The keyring could not be written.
     #[error(transparent)]
     Keyring(#[from] KeyringFileError),
-    /// The cluster cannot be as asked.
+    /// The monitor refused the configuration of the cluster.
     #[error("{}", .0.status)]
     Cluster(#[from] Failure),
-    /// The runtime or its threads could not be made, or the monitor stopped at once.
+    /// The runtime or its threads could not be created, or the monitor stopped at once.
     #[error("cannot start: {0}")]
     Runtime(#[from] io::Error),
 }
 
 impl StartError {
-    /// For `map_err` on what is done with a path.
+    /// Converts the error of an operation on a path, for `map_err`.
     pub(crate) fn at(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Path { path, source }

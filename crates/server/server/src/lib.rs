@@ -1,5 +1,5 @@
-//! A Ceph-compatible cluster in one process: one monitor, a manager and one OSD. A client can be shown
-//! several OSDs ([`Builder::osds`]). It runs inside a test, inside a tool, or as a program of its own.
+//! A Ceph-compatible cluster in one process: a monitor, a manager and one OSD, or several that share one
+//! store ([`Builder::osds`]). It runs inside a test, inside a tool, or as a program of its own.
 //!
 //! ```
 //! let server = loligo_server::Server::memory().pool("data").start()?;

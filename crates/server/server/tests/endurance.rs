@@ -81,7 +81,7 @@ async fn work(pool: IoCtx, id: u64, stop: Arc<AtomicBool>, done: Arc<AtomicU64>)
     }
 }
 
-/// Returns the resident bytes after a quarter of the time, and the maximum after it.
+/// Returns the maximum of the resident bytes in the first quarter of the time, and the maximum after it.
 async fn watch_memory(lasting: Duration) -> (u64, u64) {
     let began = Instant::now();
     let (mut early, mut most) = (0, 0);

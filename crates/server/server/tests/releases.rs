@@ -1,8 +1,8 @@
 //! Goal: programs of each release of Ceph use this server, with keys of each type that they can read,
 //! and our client uses a cluster of each release. Method: the release is that of the cluster in
 //! `LOLIGO_STOCK_DIR`. Its programs, run by chroot in their folder unless they are the machine's own,
-//! perform the first steps of a user on our server; our client performs them on that cluster. `cargo
-//! xtask test --all-releases` runs this with 16.2, 18.2 and 20.2.
+//! perform the first steps of a user on our server; our client performs them on that cluster.
+//! `cargo xtask test --all-releases` runs this with 16.2, 18.2 and 20.2.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

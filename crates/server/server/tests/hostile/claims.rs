@@ -31,7 +31,7 @@ async fn the_network_of_a_capability_is_that_of_the_socket() {
         let addr = (claimed.parse().expect("an address"), nonce);
         let mut attacker = Attacker::connect(&server, &admin, &elsewhere, addr, None).await;
         assert_eq!(attacker.write(pool).await, EPERM, "as {claimed}");
-        // A client behind NAT, which claims its own view of its address, is treated by its socket's
+        // A client behind NAT, which claims its own view of its address, has the rights of its socket's
         // address.
         let mut honest = Attacker::connect(&server, &admin, &here, addr, None).await;
         assert_eq!(honest.write(pool).await, 0, "as {claimed}");

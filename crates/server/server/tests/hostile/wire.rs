@@ -22,8 +22,8 @@ pub(crate) struct Wire {
 impl Wire {
     /// Authenticates at a daemon.
     ///
+    /// # Errors
     /// If the daemon closes the connection.
-    /// The daemon hangs up.
     pub(crate) async fn open(
         addr: EntityAddr,
         auth: Box<dyn ClientAuth>,

@@ -267,7 +267,7 @@ async fn without_room(conf: &Path, scratch: &Scratch) -> Vec<String> {
     let start = |words: &[&str]| Running::start("rados", &[&["-p", "room"], words].concat(), conf);
     let mut put = start(&["put", "small", &from]);
     let mut remove = start(&["rm", "large"]);
-    // Gives the other programs the time that a read takes.
+    // During the read the other programs have time to fail if they do not wait.
     seen.push(format!("read: {}", start(&["get", "large", "/dev/null"]).status()));
     for waiting in [&mut put, &mut remove] {
         seen.push(format!("{:?}", waiting.0.try_wait().expect("it was started")));

@@ -75,7 +75,7 @@ async fn watches_outlive_broken_connections() {
     soon("the end", watch.unwatch()).await.expect("told");
     assert!(direct.watchers("o").await.expect("listed").is_empty());
     assert_eq!(direct.notify("o", Bytes::new(), Duration::ZERO).await.expect("nobody").answers.len(), 0);
-    // A dropped watch ends too, and with it the client.
+    // A dropped watch ends too.
     drop(pool.watch("o", Duration::ZERO).await.expect("watched"));
     let gone = async {
         while !direct.watchers("o").await.expect("listed").is_empty() {
