@@ -1,6 +1,6 @@
-//! Goal: how many random reads of 4 KiB that are cached the cache answers per second, with 1 thread and with
-//! 64, and how long one takes. Method: 32 MiB of 8 objects are in a cache of 64 MiB; threads read random
-//! blocks of them; the time of each 16th read is taken.
+//! Goal: how many cached random reads of 4 KiB the cache answers per second, with 1 thread and with 64,
+//! and how long one takes. Method: 32 MiB of 8 objects are in a cache of 64 MiB; threads read random
+//! blocks of them; every 16th read is timed.
 //!
 //! `cargo bench -p loligo-cache --bench cached_reads [SECONDS]`
 
@@ -18,9 +18,9 @@ const BLOCK: u64 = 4096;
 const OBJECTS: u64 = 8;
 const OBJECT_BYTES: u64 = 4 << 20;
 const THREADS: [usize; 2] = [1, 64];
-/// One read in so many has its time taken: taking it costs a part of what a read does.
+/// One read in this many is timed: timing costs a noticeable part of a read.
 const TIMED: u64 = 16;
-/// Times are told apart up to this: 100 s.
+/// The upper bound of the histogram: 100 s.
 const NS_MAX: u64 = 100_000_000_000;
 
 struct Zeros;
@@ -66,7 +66,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// All threads' reads, how long they took, and their times.
+/// Returns the number of reads of all threads, the time they took, and the times of the timed reads.
 fn measure(file: &CachedFile<Zeros>, threads: usize, time: Duration) -> (u64, Duration, Histogram<u64>) {
     let (over, all_there) = (AtomicBool::new(false), Barrier::new(threads + 1));
     thread::scope(|scope| {

@@ -1,9 +1,9 @@
-//! Goal: what a hit costs, and how many there are, with this cache's own queues and with `quick_cache`, a
-//! well-kept library that does what they do. Method: the same 4 KiB blocks in both, `quick_cache` as a table
-//! of pages by object and block, shared by all threads. That is the least that a cache on it would do for
-//! each hit: it knows of no partly valid, dirty or arriving blocks, for which there would be the object's
-//! lock as well. Then the same sequences of blocks through both, each with room for the same number of
-//! blocks: the part that is found.
+//! Goal: the cost of a hit, and the hit rate, with this cache's own queues and with `quick_cache`, a
+//! well-maintained library with the same function. Method: the same 4 KiB blocks in both, with
+//! `quick_cache` as a table of pages by object and block, shared by all threads. That is the minimum
+//! that a cache based on it would do for each hit: it has no partly valid, dirty or arriving blocks, for
+//! which the object's lock would be needed as well. Then the hit rate of both for the same sequences of
+//! blocks, each with room for the same number of blocks.
 //!
 //! `cargo bench -p loligo-cache --bench eviction [SECONDS]`
 
@@ -23,13 +23,13 @@ use rustc_hash::FxBuildHasher;
 
 const BLOCK: usize = 4096;
 const OBJECT_BLOCKS: u64 = 1024;
-/// Of the measurement of hits: all are cached.
+/// Objects in the measurement of hits: all are cached.
 const OBJECTS: u64 = 8;
 const THREADS: [usize; 3] = [1, 2, 64];
-/// One hit in so many has its time taken.
+/// One hit in this many is timed.
 const TIMED: u64 = 16;
 const NS_MAX: u64 = 100_000_000_000;
-/// Blocks that either cache has room for when it is counted what is found.
+/// The capacity of either cache, in blocks, in the measurement of hit rates.
 const ROOM: u64 = 16 << 10;
 const STEPS: u64 = 1_000_000;
 
@@ -41,7 +41,7 @@ fn pages(room: u64) -> Pages {
     QuickCache::with(room as usize, room, UnitWeighter, FxBuildHasher, DefaultLifecycle::default())
 }
 
-/// Counts what it is asked for.
+/// A back end that counts reads.
 struct Zeros(Arc<AtomicU64>);
 
 impl Backend for Zeros {
@@ -99,7 +99,7 @@ fn hits(time: Duration, runtime: &tokio::runtime::Runtime) -> Result<(), Box<dyn
     Ok(())
 }
 
-/// Hits a second of all threads, and the times of some.
+/// Returns the hits per second of all threads, and the times of some.
 fn measure(
     hit: &(impl Fn(u64, u32, &mut [u8; BLOCK]) + Sync),
     threads: usize,
@@ -147,17 +147,17 @@ fn empty() -> Histogram<u64> {
     Histogram::new_with_bounds(1, NS_MAX, 2).expect("bounds and digits are valid")
 }
 
-/// Of blocks: what is often wanted, the same with scans in between, and a circle a little larger than the
-/// room.
+/// Sequences of blocks: a skewed distribution, the same with scans in between, and a loop slightly
+/// larger than the capacity.
 fn sequences() -> Vec<(&'static str, Vec<u64>)> {
     let mut random = fastrand::Rng::with_seed(7);
     let universe = 8 * ROOM;
     let mut zipf = |skew: f64| {
-        // The inverse of the distribution's sum, taken as continuous.
+        // The inverse of the cumulative distribution, taken as continuous.
         let part: f64 = random.f64();
         let power = 1.0 - skew;
         let rank = ((universe as f64).powf(power) - 1.0).mul_add(part, 1.0).powf(1.0 / power);
-        // Neighbours in rank are no neighbours in the file.
+        // Neighbours in rank are not neighbours in the file.
         (rank as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) % universe
     };
     let often: Vec<u64> = (0..STEPS).map(|_| zipf(0.9)).collect();
@@ -165,7 +165,7 @@ fn sequences() -> Vec<(&'static str, Vec<u64>)> {
     let mut cold = universe;
     for (index, block) in often.iter().enumerate() {
         scanned.push(*block);
-        // Each 50,000 steps something twice as large as the room is read once.
+        // Every 50,000 steps a range twice as large as the capacity is read once.
         if index % 50_000 == 0 {
             scanned.extend(cold..cold + 2 * ROOM);
             cold += 2 * ROOM;
@@ -179,13 +179,13 @@ fn sequences() -> Vec<(&'static str, Vec<u64>)> {
     ]
 }
 
-/// The part that our cache has.
+/// The hit rate of our cache.
 fn found_by_us(
     runtime: &tokio::runtime::Runtime,
     sequence: &[u64],
 ) -> Result<f64, loligo_cache::Error<Infallible>> {
     let asked = Arc::new(AtomicU64::new(0));
-    // What it keeps for requests on their way, and what a block costs beside its bytes, has no room for
+    // The parts of the size that hold no blocks: requests in progress (1/16), and the bookkeeping of
     // blocks.
     let size = (ROOM * (BLOCK as u64 + 256)) * 16 / 15;
     let file: CachedFile<Zeros> = Cache::new(Options { read_ahead_max: 0, ..Options::of_size(size) })

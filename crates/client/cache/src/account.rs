@@ -1,10 +1,10 @@
-//! Bytes that are counted against a bound.
+//! A bounded count of bytes.
 
 use crate::sync::{AtomicU64, Ordering};
 
-/// A sum that never exceeds its bound, but by what is [added](Account::add) without asking.
+/// A sum that does not exceed its bound, except by bytes [added](Account::add) unconditionally.
 ///
-/// All is Relaxed: what is counted is guarded by the objects' locks, this only counts it.
+/// All operations are Relaxed: the objects' locks protect the data that is counted.
 #[derive(Debug)]
 pub(crate) struct Account {
     sum: AtomicU64,
@@ -16,19 +16,19 @@ impl Account {
         Self { sum: AtomicU64::new(0), max }
     }
 
-    /// Adds unless the sum were more than the bound.
+    /// Adds `more` unless the sum would exceed the bound. Returns whether it was added.
     #[must_use]
     pub(crate) fn claim(&self, more: u64) -> bool {
         let add = |now: u64| now.checked_add(more).filter(|sum| *sum <= self.max);
         self.sum.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
     }
 
-    /// Adds also beyond the bound.
+    /// Adds `more`, even beyond the bound.
     pub(crate) fn add(&self, more: u64) {
         self.sum.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Gives back what was claimed or added.
+    /// Subtracts bytes that were claimed or added.
     pub(crate) fn give_back(&self, less: u64) {
         self.sum.fetch_sub(less, Ordering::Relaxed);
     }
@@ -37,7 +37,7 @@ impl Account {
         self.sum.load(Ordering::Relaxed)
     }
 
-    /// Whether it is more than half of what may be: a hint.
+    /// Whether the sum exceeds half of the bound: a hint.
     pub(crate) fn is_half_full(&self) -> bool {
         self.sum() > self.max / 2
     }

@@ -1,17 +1,17 @@
-//! What lies behind the cache.
+//! The storage behind the cache.
 
 use bytes::Bytes;
 
-/// The objects of one file or image, by their numbers.
+/// The objects of one file or image, by number.
 ///
-/// Nothing is asked of it under a lock. Requests for different blocks may be under way together; writes of
-/// one block are not: the next one is sent when the last one has ended.
+/// No lock is held while the back end is called. Requests for different blocks may run concurrently.
+/// Writes of the same block do not: the next one is sent when the previous one has ended.
 pub trait Backend: Send + Sync + 'static {
     /// Why a request failed.
     type Error: std::error::Error + Send + Sync + 'static;
 
-    /// Reads a range of an object. An answer that is shorter ends where the object does; the rest, and an
-    /// object that there is not, are zeros. What is longer than was asked for is cut off.
+    /// Reads a range of an object. A short reply ends at the end of the object; the rest is zeros, as is
+    /// an object that does not exist. A reply longer than the range is truncated.
     fn read(
         &self,
         object: u64,
@@ -19,8 +19,8 @@ pub trait Backend: Send + Sync + 'static {
         len: u64,
     ) -> impl Future<Output = Result<Bytes, Self::Error>> + Send;
 
-    /// Writes extents of an object, ascending and apart from each other, by offset: all of them or, if it
-    /// fails, any part.
+    /// Writes extents of an object, given by offset, ascending and not adjacent. On success all are
+    /// written; on failure any part may be.
     fn write(
         &self,
         object: u64,

@@ -1,4 +1,4 @@
-//! What is known of one block of an object.
+//! The state of one block of an object.
 
 use std::sync::Arc;
 
@@ -6,37 +6,37 @@ use crate::evict::Slot;
 use crate::page::Page;
 use crate::span::Span;
 
-/// More uses than this are not counted: each is a round of the queue that the block survives.
+/// The largest use count. Each use lets the block survive one round of the queue.
 const USES_MAX: u8 = 3;
 
-/// A block. It has bytes, or they are being read, or both.
+/// A block. It has bytes, or is being read, or both.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
     page: Option<Arc<Page>>,
-    /// What of the page is right; empty without one.
+    /// The valid part of the page; empty without a page.
     valid: Span,
-    /// What of it the back end does not have and is not being sent.
+    /// The part that was changed and is not being written to the back end.
     pub(crate) dirty: Span,
-    /// What is being sent.
+    /// The part that is being written to the back end.
     pub(crate) writing: Span,
-    /// The number of the write since which it is dirty; of no meaning if it is not.
+    /// The number of the first write that made the block dirty; meaningless if the block is clean.
     pub(crate) dirty_since: u64,
-    /// Reads of the back end that will fill in what is missing.
+    /// Reads of the back end in progress that will fill in the missing bytes.
     pub(crate) loads: u16,
     uses: u8,
-    /// Who reads this reaches what was read ahead.
+    /// The first read of this block reaches data that was read ahead.
     mark: bool,
-    /// Its place in the queue; only what could be thrown out has one.
+    /// The block's slot in the eviction queue; only idle blocks have one.
     pub(crate) slot: Option<Slot>,
 }
 
 impl Block {
-    /// Whether it may be thrown out: there is something to throw out, and nobody needs it.
+    /// Whether the block may be evicted or removed: it is neither being read nor busy.
     pub(crate) fn is_idle(&self) -> bool {
         self.loads == 0 && !self.is_busy()
     }
 
-    /// Whether the back end does not have all of it.
+    /// Whether some of its bytes have not reached the back end.
     pub(crate) fn is_busy(&self) -> bool {
         !self.dirty.is_empty() || !self.writing.is_empty()
     }
@@ -49,7 +49,8 @@ impl Block {
         self.page.is_some() && self.valid.contains(span)
     }
 
-    /// The page, if all of these bytes of it are right; and whether something that was read ahead is reached.
+    /// Returns the page if `span` is valid, and whether this hit is the first to reach data that was
+    /// read ahead. Counts a use.
     pub(crate) fn hit(&mut self, span: Span) -> Option<(Arc<Page>, bool)> {
         let page = self.page.as_ref().filter(|_| self.valid.contains(span))?;
         if self.uses < USES_MAX {
@@ -66,20 +67,21 @@ impl Block {
         self.mark = true;
     }
 
-    /// One use less; false if there was none any more.
+    /// Decrements the use count. Returns `false` if it was 0.
     pub(crate) fn forget_a_use(&mut self) -> bool {
         let had = self.uses > 0;
         self.uses = self.uses.saturating_sub(1);
         had
     }
 
-    /// Whether these bytes can be written without reading others first.
+    /// Whether `span` can be written without reading other bytes first.
     pub(crate) fn takes(&self, span: Span) -> bool {
         self.page.is_none() || self.valid.joins(span)
     }
 
-    /// Writes. `fresh` has the bytes at their place, and becomes the page if there is none or all of it is
-    /// new. What was the page and is not any more is returned, to be freed without the lock.
+    /// Writes `span`. `fresh` has the bytes at their offsets; it becomes the page if there is none or
+    /// the whole block is written. Returns the page that is no longer used, to be freed without the
+    /// lock.
     pub(crate) fn write(&mut self, span: Span, fresh: Arc<Page>, seq: u64) -> Option<Arc<Page>> {
         debug_assert!(self.takes(span), "a gap");
         if self.dirty.is_empty() {
@@ -100,13 +102,14 @@ impl Block {
         }
     }
 
-    /// Gets a page of what the back end has, all of it right. It had none.
+    /// Sets the page, all of it valid, as read from the back end. The block must not have a page.
     pub(crate) fn place(&mut self, page: Arc<Page>) {
         self.valid = Span::new(0, page.bytes().len() as u32);
         self.page = Some(page);
     }
 
-    /// Fills in what is missing from what the back end has (zeros follow); what is known stays.
+    /// Fills the invalid parts with data from the back end, and with zeros after its end. Valid bytes
+    /// stay.
     pub(crate) fn fill(&mut self, loaded: &[u8]) {
         let Some(page) = &mut self.page else { return };
         let whole = Span::new(0, page.bytes().len() as u32);
@@ -122,12 +125,12 @@ impl Block {
         self.valid = whole;
     }
 
-    /// The page, if all of these bytes of it are right. Not counted as a use.
+    /// Returns the page if `span` is valid. Does not count a use.
     pub(crate) fn page_of(&self, span: Span) -> Option<Arc<Page>> {
         self.page.as_ref().filter(|_| self.valid.contains(span)).cloned()
     }
 
-    /// Copies what is known over what was read: for a reader whose block finds no place.
+    /// Copies the valid bytes over data that was read: for a reader whose block got no page.
     pub(crate) fn lay_over(&self, span: Span, read: &mut [u8]) {
         let Some(page) = &self.page else { return };
         let (start, end) = (span.start.max(self.valid.start), span.end.min(self.valid.end));
@@ -137,14 +140,14 @@ impl Block {
         }
     }
 
-    /// What is dirty is on its way from now on: the page and where it is.
+    /// Marks the dirty part as being written. Returns the page and the part.
     pub(crate) fn send(&mut self) -> Option<(Arc<Page>, Span)> {
         let page = self.page.as_ref().filter(|_| !self.dirty.is_empty() && self.writing.is_empty())?;
         self.writing = std::mem::take(&mut self.dirty);
         Some((Arc::clone(page), self.writing))
     }
 
-    /// What was on its way has arrived, or is dirty again, as of the write of this number.
+    /// Ends a write to the back end. If it failed, the part is dirty again, as of write `since`.
     pub(crate) fn sent(&mut self, arrived: bool, since: u64) {
         let was = std::mem::take(&mut self.writing);
         if !arrived {
@@ -153,7 +156,7 @@ impl Block {
         }
     }
 
-    /// Forgets its bytes; whether there were any.
+    /// Drops the block's bytes. Returns the page, if there was one.
     pub(crate) fn forget(&mut self) -> Option<Arc<Page>> {
         self.valid = Span::EMPTY;
         self.dirty = Span::EMPTY;

@@ -2,21 +2,20 @@
 
 use std::sync::Arc;
 
-/// Why something could not be read or written.
+/// Why a read or write failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error<E> {
-    /// The back end did not give what is not cached.
+    /// The back end failed to read data that is not cached.
     #[error(transparent)]
     Read(E),
-    /// The back end did not take what was written, now or earlier. It is still in the cache, and is tried
-    /// again.
+    /// The back end failed to write data, now or earlier. The data is still in the cache and is retried.
     #[error("writing back: {0}")]
     WriteBack(Arc<E>),
-    /// Nothing more may be dirty, and what is dirty of another file cannot be written back. Nothing is wrong
-    /// with this one's back end.
+    /// The limit of dirty data is reached, and dirty data of another file cannot be written back. This
+    /// file's back end has not failed.
     #[error("too much is dirty, and cannot be written back: {0}")]
     Full(Arc<E>),
-    /// Writing back ended without an answer, since the task that waited for it did.
+    /// Writing back ended without a result, since its task ended.
     #[error("writing back ended without an answer")]
     GivenUp,
 }

@@ -1,37 +1,37 @@
-//! What is thrown out: two queues and a memory of what was thrown out lately, as in S3-FIFO.
+//! Eviction: two queues and a memory of recently evicted blocks, as in S3-FIFO.
 //!
-//! A block that is new waits in the short queue; if it is used again meanwhile, or comes back soon after it
-//! was thrown out, it gets into the long one, which it goes around as often as it is used. So a scan throws
-//! out other scans. A use is a number in the block itself, which its object's lock guards: finding something
-//! takes no lock here. There are several shards by a block's hash, which take turns in giving something up.
-//! Only blocks that may be thrown out are here: what is dirty or being read is not.
+//! A new block enters the short queue. If it is used while it waits there, or returns soon after its
+//! eviction, it enters the long queue, in which it survives one round for each use. So a scan evicts
+//! only blocks of other scans. The use count is in the block itself, protected by its object's lock: a
+//! hit takes no lock of this module. The queues are sharded by a block's hash, and shards take turns in
+//! evicting. Only idle blocks are queued: dirty blocks and blocks being read are not.
 
 use crate::sync::{AtomicUsize, Class, Mutex, Ordering};
 
 /// Held to link or unlink one block. Taken under an object's lock; nothing is taken under it.
 static QUEUE: Class = Class::new("cache.queue");
 
-/// A power of two. Loom's models have few blocks, which are to meet.
+/// A power of two. Loom's models have few blocks, which must share a shard.
 const SHARDS: usize = if cfg!(loom) { 1 } else { 16 };
-/// The short queue's part of all.
+/// The short queue is evicted from first while it has more than 1/`NEW_PART` of all blocks.
 const NEW_PART: usize = 10;
 const NONE: u32 = u32::MAX;
 
-/// A block's place in its shard.
+/// A block's slot in its shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot(u32);
 
-/// A block that may be thrown out next.
+/// A block that may be evicted next.
 #[derive(Debug)]
 pub(crate) struct Candidate<T> {
     pub(crate) owner: T,
     pub(crate) block: u32,
     pub(crate) slot: Slot,
-    /// It has gone around before, or came back.
+    /// The block is in the long queue.
     pub(crate) is_used: bool,
 }
 
-/// All blocks that may be thrown out. `T` is whose they are.
+/// All blocks that may be evicted. `T` is the type of a block's owner.
 #[derive(Debug)]
 pub(crate) struct Queues<T> {
     shards: Vec<Mutex<Shard<T>>>,
@@ -44,8 +44,8 @@ struct Shard<T> {
     free: u32,
     new: List,
     used: List,
-    /// By some bits of a block's hash, others of the last one that was thrown out: one that comes back is
-    /// known.
+    /// Memory of evicted blocks: indexed by some bits of a block's hash, it holds other bits of the last
+    /// block evicted there.
     gone: Vec<u32>,
 }
 
@@ -54,12 +54,12 @@ struct Node<T> {
     owner: Option<T>,
     block: u32,
     before: u32,
-    /// Also the next one that is free.
+    /// In a free node: the next free node.
     behind: u32,
     is_used: bool,
 }
 
-/// Oldest first.
+/// A doubly linked list, oldest first.
 #[derive(Debug)]
 struct List {
     first: u32,
@@ -68,7 +68,7 @@ struct List {
 }
 
 impl<T: Clone> Queues<T> {
-    /// For about this many blocks.
+    /// Queues for about this many blocks.
     pub(crate) fn new(blocks: usize) -> Self {
         let gone = (blocks / SHARDS).max(1).next_power_of_two();
         let shards = (0..SHARDS).map(|_| Mutex::new(&QUEUE, Shard::new(gone))).collect();
@@ -79,8 +79,8 @@ impl<T: Clone> Queues<T> {
         self.shard(hash).lock().add(hash, owner, block)
     }
 
-    /// Takes a block out. Whose it was is returned, to be dropped without the lock. `gone`: it was thrown
-    /// out, which is remembered of new ones.
+    /// Removes a block. Returns its owner, to be dropped without the lock. With `gone` the block was
+    /// evicted, which is remembered if it was in the short queue.
     pub(crate) fn remove(&self, hash: u64, slot: Slot, gone: bool) -> Option<T> {
         let mut shard = self.shard(hash).lock();
         if gone && !shard.nodes[slot.0 as usize].is_used {
@@ -89,15 +89,16 @@ impl<T: Clone> Queues<T> {
         shard.remove(slot)
     }
 
-    /// It goes around once more.
+    /// Moves a block to the end of the long queue.
     pub(crate) fn keep(&self, hash: u64, slot: Slot) {
         let mut shard = self.shard(hash).lock();
         shard.unlink(slot.0);
         shard.append(slot.0, true);
     }
 
-    /// The block of some shard whose turn it is; with `new`, of those which are new, if there are any. It
-    /// stays where it is: whether it is to be kept is seen under its object's lock.
+    /// Returns the next block to evict, from the next shard that has one; with `new`, from its short
+    /// queue unless that is empty. The block stays queued: its object decides under its lock whether to
+    /// keep it.
     pub(crate) fn candidate(&self, new: bool) -> Option<Candidate<T>> {
         // Relaxed: any shard is as good as another.
         let first = self.turn.fetch_add(1, Ordering::Relaxed);
@@ -192,7 +193,7 @@ impl<T: Clone> Shard<T> {
     }
 }
 
-/// Bits of a hash that its place does not tell; never 0.
+/// Bits of a hash that are not part of its index; never 0.
 fn known_as(hash: u64) -> u32 {
     (hash >> 32) as u32 | 1
 }
@@ -211,8 +212,8 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever is added, kept and removed, the queues have exactly what was not removed, and each has
-        /// its turn.
+        /// For any sequence of additions, moves and removals, the queues contain exactly the blocks that
+        /// were not removed, and each block comes up for eviction.
         #[test]
         fn nothing_is_lost_or_twice(steps in vec((0..4u8, 0..200u32), 1..600)) {
             let queues = Queues::new(64);

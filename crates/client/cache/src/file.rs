@@ -1,4 +1,4 @@
-//! A file as one of its openers has it.
+//! An open file in the cache.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,64 +15,65 @@ use crate::shared::Shared;
 use crate::source::{BATCH, Object, Source, State};
 use crate::span::{Part, parts};
 
-/// Objects of a file that an opener finds without looking them up; a power of two.
+/// Recent objects of an open file, found without a look-up in the file's table; a power of two.
 const RECENT: usize = 64;
 
-/// A cache of objects' bytes, for any number of files over back ends of one type. A copy is the same cache.
+/// A cache of objects' bytes, for any number of files over back ends of one type. Clones share one
+/// cache.
 #[derive(Debug)]
 pub struct Cache<B: Backend> {
     shared: Arc<Shared<B>>,
 }
 
-/// What a cache holds now.
+/// The current memory use of a cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
-    /// Bytes that are counted against [`Options::size`], with what it takes to find blocks.
+    /// Bytes counted against [`Options::size`], including the bookkeeping for blocks.
     pub used: u64,
-    /// Bytes of blocks' memory that there are.
+    /// Bytes of pages that are allocated.
     pub held: u64,
-    /// Bytes of blocks that are dirty, or may become so by writes under way.
+    /// Bytes of blocks that are dirty, or may become dirty by writes in progress.
     pub dirty: u64,
 }
 
-/// How a read ended that was to take only what is there.
+/// The result of a read that was answered from the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hit {
-    /// What was read ahead is reached: it is time to read further ahead.
+    /// The read has reached data that was read ahead: it is time to read further ahead.
     pub reached: bool,
 }
 
-/// A file that is open in a cache.
+/// An open file in a cache.
 ///
-/// Several openers of one file share what is cached. Dropped, it leaves what is dirty to be written back a
-/// little later, and nobody learns whether that worked: [`CachedFile::flush`] it before.
+/// Several openers of one file share its cached data. When a `CachedFile` is dropped, its dirty data is
+/// written back a little later, and a failure is not reported: call [`CachedFile::flush`] before.
 #[derive(Debug)]
 pub struct CachedFile<B: Backend> {
     source: Arc<Source<B>>,
     recent: Box<[ArcSwapOption<Object<B>>]>,
-    /// Failures of the file that this opener knows of.
+    /// The number of failures of the file that this opener has been told of.
     seen: AtomicU64,
 }
 
 impl<B: Backend> Cache<B> {
-    /// An empty one; numbers that are out of bounds are moved within.
+    /// An empty cache; options that are out of bounds are moved into them.
     pub fn new(options: Options) -> Self {
         Self { shared: Arc::new(Shared::new(options)) }
     }
 
-    /// What was chosen, within bounds.
+    /// The options, within their bounds.
     pub fn options(&self) -> &Options {
         &self.shared.options
     }
 
-    /// What it holds.
+    /// The current memory use.
     pub fn usage(&self) -> Usage {
         let held = self.shared.held.load(Ordering::Relaxed);
         Usage { used: self.shared.used(), held, dirty: self.shared.dirty() }
     }
 
-    /// Opens a file. `id` says which: those who open the same one at the same time share it, and the first
-    /// one's back end.
+    /// Opens a file. `id` identifies it: concurrent openers of the same `id` share the file and the
+    /// first opener's back end.
     pub fn open(&self, id: impl Into<Vec<u8>>, backend: B) -> CachedFile<B> {
         let id = id.into();
         let fresh = Arc::new(Source::new(Arc::clone(&self.shared), id.clone(), backend));
@@ -99,17 +100,17 @@ impl<B: Backend> Clone for Cache<B> {
 }
 
 impl<B: Backend> CachedFile<B> {
-    /// What lies behind.
+    /// The file's back end.
     pub fn backend(&self) -> &B {
         &self.source.backend
     }
 
-    /// Reads a range of an object: what was written last, or what the back end has; zeros where there is
-    /// nothing. Of a range of more than 16 blocks, parts may be older than others if it is written at the
-    /// same time.
+    /// Reads a range of an object: the last data written, or else the back end's; zeros where there is
+    /// neither. If a range of more than 16 blocks is written at the same time, parts of it may be older
+    /// than others.
     ///
     /// # Errors
-    /// [`Error::Read`]; what is in `buf` then is of no meaning.
+    /// [`Error::Read`]; the content of `buf` is unspecified then.
     pub async fn read(&self, object: u64, offset: u64, buf: &mut [u8]) -> Result<(), Error<B::Error>> {
         let load_max = self.source.load_max();
         let mut at = 0;
@@ -125,8 +126,9 @@ impl<B: Backend> CachedFile<B> {
         Ok(())
     }
 
-    /// Reads a range if all of it is cached; else says so, and what is in `buf` is of no meaning. Takes the
-    /// object's lock, once for each 16 blocks, while it looks for them, and allocates nothing.
+    /// Reads a range if all of it is cached. Otherwise returns `None`, and the content of `buf` is
+    /// unspecified. Takes the object's lock once for each 16 blocks, only to look them up, and allocates
+    /// nothing.
     pub fn try_read(&self, object: u64, offset: u64, buf: &mut [u8]) -> Option<Hit> {
         let slot = &self.recent[object as usize % RECENT];
         if let Some(known) = &*slot.load()
@@ -141,7 +143,7 @@ impl<B: Backend> CachedFile<B> {
         hit
     }
 
-    /// Has a range in the cache, if there is room. What others are reading of it is waited for.
+    /// Reads a range into the cache, if there is room. Waits for concurrent reads of the range.
     ///
     /// # Errors
     /// [`Error::Read`].
@@ -156,24 +158,26 @@ impl<B: Backend> CachedFile<B> {
         Ok(())
     }
 
-    /// The same, in the background: as far as there is room for it, and without telling whether it worked.
-    /// With `mark`, who reads the first block of what was not there yet is told that it is
+    /// Like `fetch`, but in the background, as far as there is room, and without reporting failures.
+    /// With `mark`, the first read of the first block that was missing reports that it is
     /// [reached](Hit::reached).
     pub fn read_ahead(&self, object: u64, offset: u64, len: u64, mark: bool) {
         self.source.read_ahead(object, offset, len as usize, mark);
     }
 
-    /// Writes to a range of an object. How far that must go is the cache's [`Mode`]. Waits while too much is
-    /// dirty. Dropped, it may have written a part.
+    /// Writes to a range of an object. The cache's [`Mode`] determines when the write completes. Waits
+    /// while too much is dirty. If the future is dropped, a part may have been written.
     ///
-    /// Data that does not meet what is known of a block is joined with what the back end has in between,
-    /// which is then written again: two caches that write to one block lose each other's bytes.
+    /// If the data does not adjoin the cached bytes of a block, the bytes in between are read from the
+    /// back end, and are written back with the data: two caches that write to one block lose each
+    /// other's bytes.
     ///
     /// # Errors
-    /// [`Error::WriteBack`] or [`Error::GivenUp`] if nothing more may be dirty and something of the file
-    /// could not be written back, and [`Error::Full`] if nothing of other files could, time and again; in
-    /// [`Mode::WriteThrough`] if this could not, though it is in the cache. [`Error::Read`] if bytes in
-    /// between were needed. A part may be written.
+    /// [`Error::WriteBack`] or [`Error::GivenUp`] if the limit of dirty data is reached and data of this
+    /// file could not be written back. [`Error::Full`] if that is so of other files, repeatedly. In
+    /// [`Mode::WriteThrough`] also if this data could not be written, though it is in the cache.
+    /// [`Error::Read`] if bytes in between were needed and could not be read. A part may have been
+    /// written.
     pub async fn write(&self, object: u64, offset: u64, data: &[u8]) -> Result<(), Error<B::Error>> {
         let shared = &self.source.shared;
         let all: SmallVec<[Part; BATCH]> = parts(shared.options.block_bytes, offset, data.len()).collect();
@@ -183,7 +187,7 @@ impl<B: Backend> CachedFile<B> {
                 let written = self.write_some(object, data, left).await?;
                 left = &left[written..];
                 if let Some(gap) = left.first() {
-                    // There are other bytes between what is known of the block and what is to be written.
+                    // Other bytes lie between the valid part of the block and the data.
                     let block = u64::from(shared.options.block_bytes);
                     self.source.fill(object, u64::from(gap.block) * block).await?;
                 }
@@ -200,30 +204,29 @@ impl<B: Backend> CachedFile<B> {
         }
     }
 
-    /// Has all that was written to the file until now written back.
+    /// Writes back all data written to the file until now.
     ///
     /// # Errors
-    /// [`Error::WriteBack`] if that failed, or something failed earlier of which this opener was not told
-    /// yet. What could not be written is still dirty, and the next call tries again.
+    /// [`Error::WriteBack`] if that failed, or if an earlier failure was not reported to this opener
+    /// yet. Data that could not be written is still dirty, and the next call retries.
     pub async fn flush(&self) -> Result<(), Error<B::Error>> {
         let failures = self.source.failures();
         let flushed = self.source.flush().await;
         self.outcome(failures, flushed)
     }
 
-    /// Has all that was written to the file until now written back, for who needs the back end to have it and
-    /// is not the one to be told of earlier failures: they stay for the next [`CachedFile::flush`], as this
-    /// one's do.
+    /// Writes back all data written to the file until now, but does not report earlier failures: they
+    /// are left for the next [`CachedFile::flush`], as are those of this call.
     ///
     /// # Errors
-    /// [`Error::WriteBack`] or [`Error::GivenUp`] if something is still dirty since that failed.
+    /// [`Error::WriteBack`] or [`Error::GivenUp`] if data is still dirty because that failed.
     pub async fn write_back(&self) -> Result<(), Error<B::Error>> {
         let failures = self.source.failures();
         let flushed = self.source.flush().await;
         flushed.map_err(|Failed| self.source.failed_since(failures).unwrap_or(Error::GivenUp))
     }
 
-    /// The same as [`CachedFile::flush`] for one object.
+    /// Like [`CachedFile::flush`], for one object.
     ///
     /// # Errors
     /// As [`CachedFile::flush`].
@@ -236,13 +239,13 @@ impl<B: Backend> CachedFile<B> {
         self.outcome(failures, flushed)
     }
 
-    /// Forgets a range of an object, also what is dirty of it: for who truncates the object or has changed it
-    /// behind the cache's back. Waits for what is on its way. Where the range begins or ends within a block
-    /// that is dirty, that block is written back first.
+    /// Drops the cached data of a range of an object, including dirty data: for a caller that truncates
+    /// the object or has changed it behind the cache. Waits for write-back in progress. If the range
+    /// begins or ends within a dirty block, that block is written back first.
     ///
     /// # Errors
-    /// [`Error::WriteBack`] of such a block. Then nothing is forgotten, unless the block was written while
-    /// others were being forgotten.
+    /// [`Error::WriteBack`] of such a block. Then nothing is dropped, unless the block was written while
+    /// other blocks were being dropped.
     pub async fn discard(&self, object: u64, offset: u64, len: u64) -> Result<(), Error<B::Error>> {
         let block = u64::from(self.source.shared.options.block_bytes);
         let end = offset.saturating_add(len);
@@ -260,17 +263,18 @@ impl<B: Backend> CachedFile<B> {
         Ok(())
     }
 
-    /// Forgets all of the file, also what is dirty. Waits for what is on its way.
+    /// Drops all cached data of the file, including dirty data. Waits for write-back in progress.
     pub async fn discard_all(&self) {
         for object in self.source.all() {
             self.source.forget(&object, 0..=u32::MAX, [None; 2]).await;
         }
     }
 
-    /// Writes back what is dirty, and forgets the file: for who learns that others have changed it.
+    /// Writes back the dirty data and drops all cached data: for a caller that learns of another
+    /// client's change.
     ///
     /// # Errors
-    /// As [`CachedFile::flush`]. Then nothing is forgotten.
+    /// As [`CachedFile::flush`]. Then nothing is dropped.
     pub async fn invalidate(&self) -> Result<(), Error<B::Error>> {
         self.flush().await?;
         self.discard_all().await;
@@ -279,7 +283,7 @@ impl<B: Backend> CachedFile<B> {
 
     fn outcome(&self, failures: u64, flushed: Result<(), Failed>) -> Result<(), Error<B::Error>> {
         let told = self.source.tell(&self.seen);
-        // Whoever shares this opener may have been told of our own failure.
+        // A concurrent call through this opener may have reported our failure.
         match (told, flushed) {
             (None, Ok(())) => Ok(()),
             (Some(e), _) => Err(e),
@@ -287,7 +291,7 @@ impl<B: Backend> CachedFile<B> {
         }
     }
 
-    /// Writes parts until one meets a gap. Returns how many.
+    /// Writes parts until one has a gap to its block's valid bytes. Returns the number of parts written.
     async fn write_some(&self, object: u64, data: &[u8], some: &[Part]) -> Result<usize, Error<B::Error>> {
         let source = &self.source;
         let mut dirtying = source.shared.wait_to_dirty(source, some.len() as u64).await?;
@@ -345,14 +349,14 @@ impl<B: Backend> Drop for CachedFile<B> {
 
 type Blocks = std::ops::RangeInclusive<u32>;
 
-/// Whether some blocks could be forgotten.
+/// The result of dropping some blocks.
 enum Forgotten {
     All,
-    /// The first ones; the next one is this.
+    /// The first blocks were dropped; this is the next one.
     Until(u32),
-    /// A part of one must be written back before.
+    /// A block that is cut by the range must be written back first.
     IsDirty,
-    /// One is on its way.
+    /// A block is being written back.
     IsWritten,
 }
 
@@ -362,13 +366,13 @@ impl<B: Backend> Source<B> {
         self.find(object)?.copy(&self.shared, offset, buf)
     }
 
-    /// Has all of a block known.
+    /// Reads the missing bytes of a block.
     async fn fill(self: &Arc<Self>, object: u64, offset: u64) -> Result<(), Error<B::Error>> {
         self.fetch(object, offset, self.shared.options.block_bytes as usize).await
     }
 
-    /// Forgets blocks when none of them is on its way. False if one of `cut` is dirty: then nothing is
-    /// forgotten.
+    /// Drops blocks once none of them is being written back. Returns `false`, and drops nothing, if a
+    /// block in `cut` is dirty.
     async fn forget(&self, object: &Arc<Object<B>>, mut blocks: Blocks, cut: [Option<u32>; 2]) -> bool {
         loop {
             let told = object.changed.notified();
@@ -383,7 +387,7 @@ impl<B: Backend> Source<B> {
         }
     }
 
-    /// Forgets the first few of some blocks.
+    /// Drops the first few of some blocks.
     fn try_forget(&self, object: &Arc<Object<B>>, blocks: Blocks, cut: [Option<u32>; 2]) -> Forgotten {
         let Some(mut state) = object.lock() else { return Forgotten::All };
         if state.writing.range(blocks.clone()).next().is_some() {
@@ -410,7 +414,7 @@ impl<B: Backend> Source<B> {
         done
     }
 
-    /// Returns how many blocks are not dirty any more.
+    /// Returns the number of blocks that are no longer dirty: 0 or 1.
     fn forget_block(
         &self,
         object: &Arc<Object<B>>,

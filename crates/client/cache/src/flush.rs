@@ -1,9 +1,9 @@
-//! Writing back.
+//! Write-back.
 //!
-//! An object's dirty blocks leave in few requests, in which neighbours are one extent; those of different
-//! objects leave together. A block is in one request at a time. The request is a task of its own: whoever
-//! gives up waiting does not give up the request, and what comes of it is noted in any case. What failed is
-//! dirty as before.
+//! An object's dirty blocks are sent in few requests, in which adjacent blocks form one extent. Requests
+//! of different objects are sent concurrently. A block is in one request at a time. Each request is a
+//! task of its own: a caller that stops waiting does not cancel the request, and its result is recorded
+//! in any case. After a failure the blocks are dirty again.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,19 +19,19 @@ use crate::page::Page;
 use crate::source::{BATCH, Object, Source, State};
 use crate::span::Span;
 
-/// Objects that are written back at a time.
+/// The most objects that are written back at a time.
 const OBJECTS_AT_ONCE: usize = 16;
-/// Bytes of a request at most, and extents: an OSD has some work with each.
+/// The most bytes and extents of a request: each extent costs the OSD some work.
 const REQUEST_BYTES_MAX: u32 = 4 << 20;
 const EXTENTS_MAX: usize = 64;
-/// After a failure it is tried again after this time, and at most this time.
+/// The minimum and maximum delay before a retry after a failure.
 const RETRY_TIMES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
 
-/// Not all was written back; why is noted in [`Source::failures`].
+/// Not everything was written back; the reason is recorded in [`Source::failures`].
 #[derive(Debug)]
 pub(crate) struct Failed;
 
-/// What a request takes along.
+/// The blocks of a request.
 struct Batch {
     blocks: Vec<Sent>,
     _permit: OwnedSemaphorePermit,
@@ -46,13 +46,13 @@ struct Sent {
 
 enum Step {
     Send(Batch),
-    /// What is left is on its way already.
+    /// The remaining blocks are in requests in progress.
     Wait,
     Done,
 }
 
 impl<B: Backend> Source<B> {
-    /// Writes back what is dirty now, and waits for what is on its way.
+    /// Writes back the data that is dirty now, and waits for requests in progress.
     pub(crate) async fn flush(self: &Arc<Self>) -> Result<(), Failed> {
         let objects = stream::iter(self.busy()).map(|object| self.flush_object(object));
         let mut done = objects.buffer_unordered(OBJECTS_AT_ONCE);
@@ -63,7 +63,7 @@ impl<B: Backend> Source<B> {
         result
     }
 
-    /// The same for one object.
+    /// Like `flush`, for one object.
     pub(crate) async fn flush_object(self: &Arc<Self>, object: Arc<Object<B>>) -> Result<(), Failed> {
         let until = object.state.lock().seq;
         let blocks_max = REQUEST_BYTES_MAX / self.shared.options.block_bytes;
@@ -87,7 +87,7 @@ impl<B: Backend> Source<B> {
         }
     }
 
-    /// What is to be done next for an object.
+    /// Chooses the next step for an object.
     fn step(&self, state: &mut State, until: u64, permit: OwnedSemaphorePermit) -> Step {
         let mut blocks: Vec<Sent> = Vec::with_capacity(permit.num_permits());
         let mut extents = 0;
@@ -112,22 +112,23 @@ impl<B: Backend> Source<B> {
             }
             return Step::Send(Batch { blocks, _permit: permit });
         }
-        // What could not be sent since it is on its way is dirty since a later write than what is on its way.
+        // A block with a part in progress cannot be sent; its dirty part is newer than the part in
+        // progress.
         let waits = state.writing.values().any(|since| *since <= until);
         if waits { Step::Wait } else { Step::Done }
     }
 
-    /// Sees to it that somebody writes back, unless somebody does.
+    /// Starts the write-back task, unless it is running.
     pub(crate) fn write_back_later(self: &Arc<Self>) {
-        // SeqCst here and below: either this sees that the other one has given it up, or he sees what is
-        // dirty.
+        // SeqCst here and below: either this call sees that the task has stopped, or the task sees the
+        // dirty data.
         if !self.is_written_back.load(Ordering::SeqCst) && !self.is_written_back.swap(true, Ordering::SeqCst)
         {
             tokio::spawn(Arc::clone(self).write_back());
         }
     }
 
-    /// Writes back from time to time until nothing is dirty.
+    /// Writes back periodically until nothing is dirty.
     async fn write_back(self: Arc<Self>) {
         let mut pause = self.shared.options.dirty_time;
         loop {
@@ -142,8 +143,8 @@ impl<B: Backend> Source<B> {
                     return;
                 }
             } else if flushed.is_err() && self.openers.load(Ordering::SeqCst) == 0 {
-                // Nobody is there any more who could be told; who opens the file now, or waits for leave to
-                // write, begins anew.
+                // No opener is left to report the failure to. A new opener, or a write that waits for
+                // dirty data to become less, starts the task again.
                 self.is_written_back.store(false, Ordering::SeqCst);
                 return;
             }
@@ -160,7 +161,7 @@ impl<B: Backend> Source<B> {
 }
 
 impl Sent {
-    /// Whether the other one, which comes behind it, is the next byte.
+    /// Whether the next block continues this one without a gap.
     fn goes_on_in(&self, next: &Self) -> bool {
         next.number == self.number + 1
             && next.span.start == 0
@@ -168,7 +169,7 @@ impl Sent {
     }
 }
 
-/// Sends a request and notes what came of it.
+/// Sends a request and records its result.
 async fn send<B: Backend>(
     source: Arc<Source<B>>,
     object: Arc<Object<B>>,
@@ -177,14 +178,14 @@ async fn send<B: Backend>(
     let extents = extents(&batch.blocks, source.shared.options.block_bytes);
     let blocks = batch.blocks.iter().map(|sent| (sent.number, sent.since)).collect();
     let Batch { blocks: sent, _permit } = batch;
-    // The pages are not needed any more, so that who writes to them need not copy them.
+    // Releases the pages, so that a write to them does not copy them.
     drop(sent);
     let mut under_way = UnderWay { source, object, blocks, arrived: false, failed: false };
     let result = under_way.source.backend.write(under_way.object.number, extents).await;
     match result {
         Ok(()) => under_way.arrived = true,
         Err(e) => {
-            // Before anybody can see that it is dirty again.
+            // Recorded before any other task can see that the blocks are dirty again.
             under_way.source.failed(Some(e));
             under_way.failed = true;
         }
@@ -192,13 +193,14 @@ async fn send<B: Backend>(
     if under_way.arrived { Ok(()) } else { Err(Failed) }
 }
 
-/// Blocks on their way. Dropped, they are clean if they have arrived, and dirty again if not.
+/// Blocks in a request. When dropped, they become clean if the request succeeded, and dirty again
+/// otherwise.
 struct UnderWay<B: Backend> {
     source: Arc<Source<B>>,
     object: Arc<Object<B>>,
     blocks: Vec<(u32, u64)>,
     arrived: bool,
-    /// It is noted already.
+    /// The failure is recorded already.
     failed: bool,
 }
 
@@ -206,7 +208,7 @@ impl<B: Backend> Drop for UnderWay<B> {
     fn drop(&mut self) {
         match (self.arrived, self.failed) {
             (true, _) => self.source.shared.goes_on(),
-            // The task has ended before the back end did.
+            // The task ended before the back end replied.
             (false, false) => self.source.failed(None),
             (false, true) => {}
         }
@@ -218,7 +220,7 @@ impl<B: Backend> Drop for UnderWay<B> {
     }
 }
 
-/// Blocks as extents: those that meet are copied together.
+/// Converts blocks to extents: adjacent blocks are copied together.
 fn extents(blocks: &[Sent], block_bytes: u32) -> Vec<(u64, Bytes)> {
     blocks
         .chunk_by(Sent::goes_on_in)

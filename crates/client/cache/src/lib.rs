@@ -1,5 +1,5 @@
-//! A cache of objects' bytes between files or images and the objects that they consist of, without a lock
-//! that all share.
+//! A cache of objects' bytes between files or images and the objects that they consist of. It has no
+//! global lock.
 //!
 //! ```
 //! # use bytes::Bytes;
@@ -29,25 +29,26 @@
 //! # })
 //! ```
 //!
-//! | what | where |
+//! | concern | item |
 //! |---|---|
-//! | the cache, and a file in it as one opener has it | [`Cache`], [`CachedFile`] |
-//! | what lies behind | [`Backend`] |
+//! | the cache, and an open file in it | [`Cache`], [`CachedFile`] |
+//! | the storage behind the cache | [`Backend`] |
 //! | when to read ahead | [`ReadAhead`] |
 //!
-//! A file is objects by number, an object is blocks. Each object has a lock that is held to look at or change
-//! some of its blocks; a block's bytes are a page that is not changed while anybody else has it, so they are
-//! copied without the lock. Above the objects there is nothing that a hit touches: a file's table of objects
-//! is looked at when an object is not among the opener's recent ones, and the queues from which blocks are
-//! thrown out (`evict.rs`) know only of blocks that come and go. Memory and what is dirty are counted in two
-//! numbers.
+//! A file is a set of numbered objects, and an object is a sequence of blocks. Each object has a lock,
+//! held to look up or change some of its blocks. A block's bytes are a page, which is not changed while
+//! it is shared, so pages are copied without the lock. A hit touches no state above its object, with one
+//! exception: the file's table of objects is consulted when an object is not among the recent ones of
+//! the [`CachedFile`]. The eviction queues (`evict.rs`) are updated only when blocks come and go. Memory
+//! use and dirty bytes are two counters.
 //!
-//! The order of locks: an object's, then its table's or a queue's. None is held while the back end is asked.
+//! The order of locks: an object's, then its table's or a queue's. No lock is held during a call to the
+//! back end.
 //!
-//! What this crate refuses to do: it does not know of other caches (who shares objects with other programs
-//! [invalidates](CachedFile::invalidate) when he learns of a change); it knows no ends of objects (all are
-//! zeros up to 2^32 blocks); it does not make I/Os atomic that touch more than 16 blocks; it does not order
-//! the writing back of different blocks; what is dirty does not survive the program.
+//! Limits: the cache does not know of other caches; a client that learns of another program's change
+//! [invalidates](CachedFile::invalidate). It does not know where objects end: all read as zeros up to
+//! 2^32 blocks. I/Os that touch more than 16 blocks are not atomic. The write-back of different blocks
+//! is not ordered. Dirty data is lost when the program ends.
 #![forbid(unsafe_code)]
 // Under loom there is no tokio: the models compile the files that they check.
 #![cfg(not(loom))]

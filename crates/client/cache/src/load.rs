@@ -1,8 +1,7 @@
-//! Misses: reading from the back end what is not known.
+//! Misses: reading missing data from the back end.
 //!
-//! All blocks of a range that is read are entered first, as being read. So nothing is thrown out of them
-//! until the answer is there, and what is written meanwhile stays: the answer fills in only what is not known
-//! then.
+//! All blocks of the range are first marked as being read. Until the reply arrives none of them is
+//! evicted, and data written meanwhile stays: the reply fills in only bytes that are still missing then.
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -17,37 +16,37 @@ use crate::shared::{Room, Shared};
 use crate::source::{BATCH, Object, Source, State};
 use crate::span::{Part, parts};
 
-/// Bytes that are read with one request at most.
+/// The most bytes of one request.
 const LOAD_BYTES_MAX: usize = 4 << 20;
 
-/// What keeps a range from being copied.
+/// Why a range cannot be copied from the cache.
 enum Lack<B: Backend> {
-    /// Nothing does any more.
+    /// It can: nothing is missing any more.
     Nothing,
-    /// Somebody reads it.
+    /// Another task is reading it.
     Comes(Arc<Object<B>>),
     /// It must be read.
     Load(Load<B>),
 }
 
-/// Blocks of an object that are needed or being read. Dropped, they are not any more.
+/// Blocks of an object that are in use or being read, until this is dropped.
 struct Load<B: Backend> {
     shared: Arc<Shared<B>>,
     object: Arc<Object<B>>,
     needed: RangeInclusive<u32>,
-    /// The first and the last of them that is not known, and all between them.
+    /// The range from the first to the last missing block.
     missing: RangeInclusive<u32>,
-    /// [`State::forgotten`] when it began.
+    /// [`State::forgotten`] at the start of the load.
     forgotten: u64,
 }
 
 impl<B: Backend> Source<B> {
-    /// Bytes that are loaded at a time at most.
+    /// The most bytes that are loaded at a time.
     pub(crate) fn load_max(&self) -> usize {
         LOAD_BYTES_MAX.min(self.shared.transit_blocks as usize * self.shared.options.block_bytes as usize)
     }
 
-    /// Reads a range that was not all in the cache, and keeps it, if there is room.
+    /// Reads a range that was not completely cached, and caches it, if there is room.
     pub(crate) async fn load(
         self: &Arc<Self>,
         object: u64,
@@ -63,13 +62,13 @@ impl<B: Backend> Source<B> {
             } else if self.copy(object, offset, buf).is_some() {
                 return Ok(());
             }
-            // Some of it was thrown out before it was copied, or is being discarded; not a second time while
-            // it is entered here.
+            // A part was evicted before it was copied, or is being dropped. This time the range is
+            // pinned, so it is not evicted again.
             lack = self.lack(object, offset, buf.len(), false);
         }
     }
 
-    /// Has a range in the cache, if there is room.
+    /// Reads a range into the cache, if there is room.
     pub(crate) async fn fetch(
         self: &Arc<Self>,
         object: u64,
@@ -82,8 +81,8 @@ impl<B: Backend> Source<B> {
         }
     }
 
-    /// Reads a range ahead, as far as there is room to; the first block tells who reads it that he has
-    /// reached it.
+    /// Reads a range ahead, as far as there is room. With `mark`, the first read of the first block
+    /// reports that it was reached.
     pub(crate) fn read_ahead(self: &Arc<Self>, object: u64, offset: u64, len: usize, mark: bool) {
         let blocks = parts(self.shared.options.block_bytes, offset, len).count() as u32;
         let Ok(permit) = Arc::clone(&self.shared.transit).try_acquire_many_owned(blocks) else { return };
@@ -93,20 +92,20 @@ impl<B: Backend> Source<B> {
         }
         let source = Arc::clone(self);
         tokio::spawn(async move {
-            // Who needs what could not be read reads it again, and is told why.
+            // A reader that needs the data reads it again and gets the error.
             let _ = load.run(&source, offset, None, Some(permit)).await;
         });
     }
 
-    /// What is missing when nobody else is reading it any more.
+    /// Determines what is missing once no other task is reading it.
     async fn coming(self: &Arc<Self>, object: u64, offset: u64, len: usize) -> Lack<B> {
         let mut lack = self.lack(object, offset, len, true);
         while let Lack::Comes(of) = lack {
             let told = of.changed.notified();
             tokio::pin!(told);
             told.as_mut().enable();
-            // Its reader may have ended just before; or the object has gone meanwhile, and there is a new
-            // one.
+            // The other reader may have ended just before; or the object was removed meanwhile and there
+            // is a new one.
             lack = self.lack(object, offset, len, true);
             if matches!(&lack, Lack::Comes(still) if Arc::ptr_eq(still, &of)) {
                 told.await;
@@ -116,8 +115,8 @@ impl<B: Backend> Source<B> {
         lack
     }
 
-    /// What is missing of a range. What must be read is entered as being read, and all of the range as
-    /// needed.
+    /// Determines what is missing of a range. If a part must be read, all blocks of the range are marked
+    /// as in use.
     fn lack(self: &Arc<Self>, object: u64, offset: u64, len: usize, wait: bool) -> Lack<B> {
         let wanted = parts(self.shared.options.block_bytes, offset, len);
         self.with(object, |object, state| {
@@ -160,9 +159,9 @@ impl<B: Backend> Load<B> {
         }
     }
 
-    /// Reads what is missing, keeps what there is room for, and copies all of the range that begins at
-    /// `offset` to `buf`. False if something of it was discarded meanwhile. Without leave for the memory of
-    /// the answer it waits for it.
+    /// Reads the missing blocks, caches those for which there is room, and copies all of the range that
+    /// begins at `offset` to `buf`. Returns `false` if a part of it was dropped meanwhile. Without
+    /// `leave`, waits for permits for the memory of the reply.
     async fn run(
         self,
         source: &Source<B>,
@@ -173,7 +172,7 @@ impl<B: Backend> Load<B> {
         let block_bytes = u64::from(self.shared.options.block_bytes);
         let begins = u64::from(*self.missing.start()) * block_bytes;
         let len = (u64::from(*self.missing.end()) + 1) * block_bytes - begins;
-        // Freed after the answer. Who has it waits for the back end alone.
+        // Released after the reply. Its owner waits for nothing but the back end.
         let _leave = match leave {
             Some(leave) => leave,
             None => self.leave((len / block_bytes) as u32).await?,
@@ -193,13 +192,13 @@ impl<B: Backend> Load<B> {
         Ok(true)
     }
 
-    /// Leave to have an answer of so many blocks in memory.
+    /// Acquires permits for a reply of this many blocks.
     async fn leave(&self, blocks: u32) -> Result<OwnedSemaphorePermit, Error<B::Error>> {
         let blocks = blocks.min(self.shared.transit_blocks);
         Arc::clone(&self.shared.transit).acquire_many_owned(blocks).await.map_err(|_| Error::GivenUp)
     }
 
-    /// Pages of what was read, if there is room.
+    /// Allocates pages with the data read, if there is room.
     fn fresh_pages<'a>(&'a self, batch: &[Part], answer: &[u8]) -> Option<(Room<'a, B>, Pages)> {
         let missing = batch.iter().filter(|part| self.missing.contains(&part.block));
         let room = self.shared.room(missing.clone().count() as u64)?;
@@ -210,7 +209,7 @@ impl<B: Backend> Load<B> {
         Some((room, missing.map(page).collect()))
     }
 
-    /// Gives some blocks what was read, and copies the parts that are wanted of them.
+    /// Stores the data read in some blocks, and copies the requested parts of them.
     fn take_in(
         &self,
         batch: &[Part],
@@ -252,7 +251,7 @@ impl<B: Backend> Load<B> {
         })
     }
 
-    /// What of an answer is a block's: shorter where the object ends.
+    /// The part of a reply that belongs to a block; shorter at the end of the object.
     fn answer_of<'a>(&self, answer: &'a [u8], block: u32) -> &'a [u8] {
         let block_bytes = self.shared.options.block_bytes as usize;
         let at = (block - self.missing.start()) as usize * block_bytes;
@@ -262,7 +261,7 @@ impl<B: Backend> Load<B> {
 
 type Pages = SmallVec<[Arc<Page>; BATCH]>;
 
-/// Copies from a place in `from` on; zeros follow its end.
+/// Copies the bytes of `from` at offset `at`, followed by zeros.
 fn copy_zero_extended(from: &[u8], at: usize, to: &mut [u8]) {
     let from = from.get(at..).unwrap_or_default();
     let known = from.len().min(to.len());

@@ -1,40 +1,39 @@
-//! Settings of a cache: sizes, bounds and their defaults.
+//! Options of a cache: sizes, bounds and their defaults.
 
 use std::time::Duration;
 
-/// Bytes of a block at least and at most.
+/// The allowed sizes of a block in bytes.
 const BLOCK_BYTES: std::ops::RangeInclusive<u32> = 4096..=65536;
-/// Blocks that there is room for at least.
+/// The minimum capacity in blocks.
 const BLOCKS_MIN: u64 = 256;
 
-/// When a write has ended.
+/// When a write completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// When it is in the cache. It is written back some time later, or when it is flushed.
+    /// When the data is in the cache. It is written back later, or by a flush.
     WriteBack,
-    /// When the back end has it.
+    /// When the back end has the data.
     WriteThrough,
 }
 
-/// What may be chosen of a cache.
+/// The options of a cache.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Bytes of memory in all, with what it takes to find and to write back what is cached.
+    /// Total memory in bytes, including the bookkeeping for cached blocks and their write-back.
     pub size: u64,
     /// Bytes of a block, a power of two from 4 to 64 KiB.
     pub block_bytes: u32,
-    /// When a write has ended.
+    /// When a write completes.
     pub mode: Mode,
-    /// Bytes that may be changed and not written back yet, in blocks; who writes more waits. At most half of
-    /// `size`.
+    /// The most bytes, in whole blocks, that may be dirty; further writes wait. At most half of `size`.
     pub dirty_max: u64,
-    /// How long what was changed stays unless there is much of it.
+    /// How long dirty data stays in the cache, unless there is much of it.
     pub dirty_time: Duration,
-    /// Bytes that are read ahead of a stream at a time at most; a 32nd of `size` at most.
+    /// The most bytes that are read ahead of a stream at a time; at most 1/32 of `size`.
     pub read_ahead_max: u64,
 }
 
-/// 64 MiB in blocks of 4 KiB; half of it may be dirty, for a second; 2 MiB are read ahead.
+/// 64 MiB in blocks of 4 KiB; half of it may be dirty, for one second; 2 MiB are read ahead.
 impl Default for Options {
     fn default() -> Self {
         Self::of_size(64 << 20)
@@ -42,7 +41,7 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The default ones for this many bytes of memory.
+    /// The default options for this many bytes of memory.
     pub fn of_size(size: u64) -> Self {
         Self {
             size,
@@ -54,7 +53,7 @@ impl Options {
         }
     }
 
-    /// The same, within what is possible.
+    /// The options, moved into their bounds.
     pub(crate) fn checked(self) -> Self {
         let block_bytes =
             self.block_bytes.next_power_of_two().clamp(*BLOCK_BYTES.start(), *BLOCK_BYTES.end());
@@ -65,7 +64,7 @@ impl Options {
         Self { size, block_bytes, dirty_max, read_ahead_max, ..self }
     }
 
-    /// Bytes that may be on their way to the back end, copied, or be read ahead: a part of `size`.
+    /// The part of `size` for bytes that are copied for write-back or being read.
     pub(crate) fn transit(&self) -> u64 {
         self.size / 16
     }

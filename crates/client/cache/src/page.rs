@@ -3,22 +3,22 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The bytes of a block. Whoever has one may read it without a lock: what is shared is not changed.
+/// The bytes of a block. They can be read without a lock: a shared page is never changed.
 #[derive(Debug)]
 pub(crate) struct Page {
-    /// Its length is a block's; on its own, so that an allocation has a round size.
+    /// A block's bytes, in an allocation of their own so that its size is a power of two.
     data: Box<[u8]>,
     held: Arc<AtomicU64>,
 }
 
 impl Page {
     pub(crate) fn zeroed(block_bytes: u32, held: &Arc<AtomicU64>) -> Self {
-        // Relaxed, here and below: a sum that nothing hangs on.
+        // Relaxed, here and below: nothing depends on this sum.
         held.fetch_add(block_bytes.into(), Ordering::Relaxed);
         Self { data: vec![0; block_bytes as usize].into(), held: Arc::clone(held) }
     }
 
-    /// A block that begins so; zeros follow.
+    /// A page that begins with `data`, followed by zeros.
     pub(crate) fn beginning(block_bytes: u32, data: &[u8], held: &Arc<AtomicU64>) -> Self {
         if data.len() < block_bytes as usize {
             let mut page = Self::zeroed(block_bytes, held);

@@ -1,43 +1,42 @@
-//! When to read ahead, and how much: as Linux does it for files.
+//! Decides when to read ahead, and how much, as Linux does for files.
 //!
-//! Only what is not cached, and what was read ahead and is reached, is told here; all other reads cost
-//! nothing. A read that begins where another one of the same stream has ended makes the window twice as
-//! large.
+//! Only cache misses, and hits that reach data that was read ahead, are reported to this type; all other
+//! reads cost nothing. A read that begins where another one of the same stream ended doubles the window.
 
 use std::ops::Range;
 
-/// Streams that are told apart in one file.
+/// The number of streams distinguished in one file.
 const STREAMS: usize = 8;
 /// The first window, in bytes.
 const WINDOW_MIN: u64 = 128 << 10;
 
-/// Who reads a file from front to back, and how far was read ahead of him.
+/// The sequential streams of a file, and how far each was read ahead.
 #[derive(Clone, Debug)]
 pub struct ReadAhead {
     streams: [Stream; STREAMS],
     max: u64,
-    /// The number of what was told last.
+    /// The number of the last report.
     now: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Stream {
-    /// Where it is expected to go on, at least.
+    /// The lowest offset at which the stream is expected to continue.
     from: u64,
-    /// Where what was read ahead ends.
+    /// The end of the data that was read ahead.
     until: u64,
     window: u64,
-    /// 0: never.
+    /// The number of the stream's last report; 0: never used.
     used: u64,
 }
 
 impl ReadAhead {
-    /// With windows of so many bytes at most; 0: never reads ahead.
+    /// With windows of at most `max` bytes; 0 disables reading ahead.
     pub fn new(max: u64) -> Self {
         Self { streams: [Stream::default(); STREAMS], max, now: 0 }
     }
 
-    /// A read was not in the cache. What is to be read ahead of it.
+    /// Reports a cache miss. Returns the range to read ahead.
     pub fn missed(&mut self, offset: u64, len: u64) -> Option<Range<u64>> {
         let end = offset.saturating_add(len);
         self.now += 1;
@@ -48,11 +47,11 @@ impl ReadAhead {
         }
         let oldest = self.streams.iter_mut().min_by_key(|stream| stream.used)?;
         *oldest = Stream { from: end, until: end, window: 0, used: self.now };
-        // Who begins at the beginning is expected to go on.
+        // A file that is read from its beginning is expected to be read on.
         if offset == 0 { oldest.go_on(end, end, self.max, self.now) } else { None }
     }
 
-    /// A read has reached what was read ahead.
+    /// Reports a read that has reached data that was read ahead. Returns the next range to read ahead.
     pub fn reached(&mut self, offset: u64, len: u64) -> Option<Range<u64>> {
         let end = offset.saturating_add(len);
         self.now += 1;

@@ -1,4 +1,4 @@
-//! What all files of a cache share: memory, and how much of it is dirty.
+//! The state that all files of a cache share: memory and dirty bytes.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -14,32 +14,35 @@ use crate::evict::Queues;
 use crate::options::Options;
 use crate::source::{Object, Source};
 
-/// Held to find, add or remove one open file.
+/// Held to find, add or remove an open file.
 static SOURCES: Class = Class::new("cache.sources");
 
 /// Held to count a failure, or a success after failures; a leaf.
 static STANDSTILL: Class = Class::new("cache.standstill");
 
-/// What a block costs beside its bytes: its page's counter, its entry in the object's tree (whose nodes may
-/// be half empty), its place in the queue, and what is remembered of it when it is gone.
+/// The memory of a block in addition to its bytes: its page's counter, its entry in the object's tree
+/// (whose nodes may be half empty), its node in the queue, and its entry in the memory of evicted
+/// blocks.
 const BLOCK_COST: u64 = 256;
-/// What an object costs beside its blocks.
+/// The memory of an object in addition to its blocks.
 const OBJECT_COST: u64 = 512;
-/// Blocks of the long queue that go around once more while one is looked for to be thrown out; after them one
-/// of the short queue is, if it was not used. More would not find more: of a circle that is a little larger
-/// than the cache, which has all of it used, what stays is what is not looked at.
+/// The most blocks of the long queue that are kept while a victim is searched. After them a block of the
+/// short queue is evicted, if it was not used. A larger number would not find more: when a loop slightly
+/// larger than the cache is read, all blocks have been used, and the blocks that stay are those that are
+/// not examined.
 const KEPT_MAX: usize = 4;
-/// Blocks that are looked at in all; those of the second half are thrown out even if they were used.
+/// The most blocks that are examined in all; those of the second half are evicted even if they were
+/// used.
 const LOOKS_MAX: usize = 128;
-/// So often writing back fails, of any file, before those are told who wait because of it: once may be by
-/// chance.
+/// The number of failures to write back, over all files, before waiting writers of other files get an
+/// error: a single failure may be accidental.
 const FAILURES_MIN: u64 = 3;
 
-/// Failures to write back, of any file, since something was written back last.
+/// Failures to write back, over all files, since the last success.
 #[derive(Debug)]
 struct Standstill<E> {
     failures: u64,
-    /// Why; none if there was no answer.
+    /// The error; `None` if there was no reply.
     last: Option<Arc<E>>,
 }
 
@@ -47,18 +50,18 @@ struct Standstill<E> {
 #[derive(Debug)]
 pub(crate) struct Shared<B: Backend> {
     pub(crate) options: Options,
-    /// Bytes that blocks and objects take, or will.
+    /// Bytes that blocks and objects use or have claimed.
     used: Account,
-    /// Bytes of blocks that are dirty or on their way, or will be.
+    /// Bytes of blocks that are dirty, being written back, or claimed for it.
     dirty: Account,
     /// Bytes of pages that exist.
     pub(crate) held: Arc<AtomicU64>,
     pub(crate) queues: Queues<Arc<Object<B>>>,
-    /// What keeps dirty blocks from becoming fewer.
+    /// The reason why the amount of dirty data does not fall.
     standstill: Mutex<Standstill<B::Error>>,
-    /// Told when there may be room again, of either sort.
+    /// Notified when there may be room for blocks or for dirty data.
     pub(crate) room: Notify,
-    /// Blocks that may be copied for their way to the back end, or be read ahead.
+    /// Blocks that may be copied for write-back, or be read.
     pub(crate) transit: Arc<Semaphore>,
     pub(crate) transit_blocks: u32,
     pub(crate) sources: Mutex<FxHashMap<Vec<u8>, std::sync::Weak<Source<B>>>>,
@@ -84,7 +87,7 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Room for blocks; something is thrown out for it. None if all there is is needed.
+    /// Claims memory for blocks, evicting others. `None` if no more blocks can be evicted.
     pub(crate) fn room(&self, blocks: u64) -> Option<Room<'_, B>> {
         let bytes = blocks * self.block_cost();
         while !self.used.claim(bytes) {
@@ -95,7 +98,7 @@ impl<B: Backend> Shared<B> {
         Some(Room { shared: self, blocks })
     }
 
-    /// The same; waits until there is.
+    /// Like `room`, but waits until there is room.
     pub(crate) async fn wait_for_room(&self, blocks: u64) -> Room<'_, B> {
         loop {
             let told = self.room.notified();
@@ -109,11 +112,11 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Waits until so many more blocks may be dirty.
+    /// Waits until `blocks` more blocks may be dirty.
     ///
     /// # Errors
-    /// If meanwhile something of `source` could not be written back; or it has nothing to write back, and
-    /// other files fail to, again and again.
+    /// If meanwhile data of `source` could not be written back; or if `source` has nothing to write
+    /// back, and other files fail to repeatedly.
     pub(crate) async fn wait_to_dirty(
         &self,
         source: &Source<B>,
@@ -139,18 +142,18 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Something could not be written back.
+    /// Records a failure to write back.
     pub(crate) fn failed(&self, e: Option<Arc<B::Error>>) {
         let mut standstill = self.standstill.lock();
         standstill.failures += 1;
         let old = std::mem::replace(&mut standstill.last, e);
         drop(standstill);
         drop(old);
-        // Who waits for leave to write more is told of it.
+        // Wakes writers that wait to dirty more, which report the failure.
         self.room.notify_waiters();
     }
 
-    /// Something was written back.
+    /// Records that data was written back.
     pub(crate) fn goes_on(&self) {
         let mut standstill = self.standstill.lock();
         standstill.failures = 0;
@@ -159,14 +162,15 @@ impl<B: Backend> Shared<B> {
         drop(old);
     }
 
-    /// The last failure, if there were several and nothing was written back since.
+    /// Returns the last failure, if there were at least `FAILURES_MIN` and nothing was written back
+    /// since.
     fn stands_still(&self) -> Option<Error<B::Error>> {
         let standstill = self.standstill.lock();
         let error = || standstill.last.clone().map_or(Error::GivenUp, Error::Full);
         (standstill.failures >= FAILURES_MIN).then(error)
     }
 
-    /// Whether it is time to write back.
+    /// Whether write-back should start now.
     pub(crate) fn is_rather_dirty(&self) -> bool {
         self.dirty.is_half_full()
     }
@@ -185,7 +189,8 @@ impl<B: Backend> Shared<B> {
         }
     }
 
-    /// Objects are few beside their blocks: they are counted, and room is made for them with the next block.
+    /// Objects are few compared with blocks: they are only counted, and room for them is made with the
+    /// next block.
     pub(crate) fn object_is_there(&self) {
         self.used.add(OBJECT_COST);
     }
@@ -206,7 +211,7 @@ impl<B: Backend> Shared<B> {
         u64::from(self.options.block_bytes) + BLOCK_COST
     }
 
-    /// Throws a block out; false if none may be.
+    /// Evicts a block. Returns `false` if none can be evicted.
     fn throw_out(&self) -> bool {
         let mut kept = 0;
         for look in 0..LOOKS_MAX {
@@ -219,7 +224,7 @@ impl<B: Backend> Shared<B> {
         false
     }
 
-    /// Has all files write back now.
+    /// Makes all files write back now.
     fn hurry(&self) {
         let sources: Vec<_> = self.sources.lock().values().filter_map(std::sync::Weak::upgrade).collect();
         for source in sources.iter().filter(|source| source.is_busy()) {
@@ -229,14 +234,14 @@ impl<B: Backend> Shared<B> {
     }
 }
 
-/// Room for some blocks; what is not taken is given back.
+/// Memory claimed for some blocks. The unused part is returned on drop.
 pub(crate) struct Room<'a, B: Backend> {
     shared: &'a Shared<B>,
     blocks: u64,
 }
 
 impl<B: Backend> Room<'_, B> {
-    /// For one block; false if there is none left.
+    /// Uses the memory of one block. Returns `false` if none is left.
     pub(crate) fn take(&mut self) -> bool {
         let any = self.blocks > 0;
         self.blocks -= u64::from(any);
@@ -250,14 +255,14 @@ impl<B: Backend> Drop for Room<'_, B> {
     }
 }
 
-/// Leave to make some blocks dirty; what is not taken is given back.
+/// Permission to make some blocks dirty. The unused part is returned on drop.
 pub(crate) struct Dirtying<'a, B: Backend> {
     shared: &'a Shared<B>,
     blocks: u64,
 }
 
 impl<B: Backend> Dirtying<'_, B> {
-    /// For one block.
+    /// Uses the permission for one block.
     pub(crate) fn take(&mut self) {
         self.blocks -= 1;
     }

@@ -1,4 +1,4 @@
-//! What is cached of one file: its objects, each with a lock of its own, and what went wrong.
+//! The cached state of one file: its objects, each with a lock of its own, and its failures.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -18,21 +18,21 @@ use crate::error::Error;
 use crate::evict::Slot;
 use crate::shared::Shared;
 
-/// Held to look at or change some blocks of one object, at most [`BATCH`] at a time; a page's bytes are
+/// Held to look up or change some blocks of one object, at most [`BATCH`] at a time. A page's bytes are
 /// copied under it only where a part of a block is written.
 static OBJECT: Class = Class::new("cache.object");
 /// Held to find, add or remove one object, or to list [`BATCH`] of them. Taken under an object's lock;
-/// nothing is taken under it.
+/// no other lock is taken under it.
 static TABLE: Class = Class::new("cache.table");
-/// Held to note or to report a failure; a leaf.
+/// Held to record or report a failure; a leaf.
 static FAILURES: Class = Class::new("cache.failures");
 
-/// Parts of a file's table of objects.
+/// The number of shards of a file's table of objects.
 const TABLES: usize = 16;
-/// Blocks that are changed under one acquisition of an object's lock.
+/// The most blocks that are changed under one acquisition of an object's lock.
 pub(crate) const BATCH: usize = 16;
 
-/// A file: what its openers share.
+/// A file: the state that its openers share.
 pub(crate) struct Source<B: Backend> {
     pub(crate) shared: Arc<Shared<B>>,
     pub(crate) backend: B,
@@ -40,28 +40,28 @@ pub(crate) struct Source<B: Backend> {
     hash: u64,
     tables: Arc<Tables<B>>,
     failures: Mutex<Failures<B::Error>>,
-    /// Somebody writes back what is dirty, sooner or later.
+    /// Whether the write-back task is running.
     pub(crate) is_written_back: AtomicBool,
-    /// Tells him to do it now.
+    /// Wakes the write-back task.
     pub(crate) hurry: Notify,
-    /// Openers there are.
+    /// The number of openers.
     pub(crate) openers: AtomicU64,
 }
 
-/// A file's objects by their numbers. On its own, so that an object may be the last to know it.
+/// A file's objects by number. Separate from the file, because objects keep a weak reference to it.
 struct Tables<B: Backend>([Mutex<Table<B>>; TABLES]);
 
 struct Table<B: Backend> {
     objects: BTreeMap<u64, Arc<Object<B>>>,
-    /// Those with blocks that the back end does not have.
+    /// The objects with blocks that have not reached the back end.
     busy: BTreeSet<u64>,
 }
 
-/// What could not be written back, as Linux's `errseq_t` counts it: each opener learns of it once; and if
-/// nobody has, the next opener does.
+/// Failures to write back, counted as in Linux's `errseq_t`: each opener is told of a failure once; if
+/// no opener was told, the next one to open the file is.
 struct Failures<E> {
     count: u64,
-    /// Why; none if there was no answer.
+    /// The error; `None` if there was no reply.
     last: Option<Arc<E>>,
     is_told: bool,
 }
@@ -72,22 +72,22 @@ pub(crate) struct Object<B: Backend> {
     hash: u64,
     tables: Weak<Tables<B>>,
     pub(crate) state: Mutex<State>,
-    /// Told when something was read or written back.
+    /// Notified when blocks were read or written back.
     pub(crate) changed: Notify,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) blocks: BTreeMap<u32, Block>,
-    /// Those with dirty bytes.
+    /// The blocks with dirty bytes.
     pub(crate) dirty: BTreeSet<u32>,
-    /// Those with bytes on their way, with the number of the write since which they were dirty.
+    /// The blocks being written back, with the number of the first write that made them dirty.
     pub(crate) writing: BTreeMap<u32, u64>,
-    /// Writes so far.
+    /// The number of writes so far.
     pub(crate) seq: u64,
-    /// Times that something was forgotten: who reads meanwhile does not keep what he gets.
+    /// How often blocks were dropped. A read in progress during such a drop does not keep its data.
     pub(crate) forgotten: u64,
-    /// It has no blocks and is in no table any more.
+    /// The object has no blocks and was removed from its table.
     pub(crate) is_dead: bool,
 }
 
@@ -113,7 +113,7 @@ impl<B: Backend> Source<B> {
         }
     }
 
-    /// An object of which something is cached.
+    /// Finds an object that has cached blocks.
     pub(crate) fn find(&self, number: u64) -> Option<Arc<Object<B>>> {
         self.table(number).lock().objects.get(&number).cloned()
     }
@@ -136,7 +136,7 @@ impl<B: Backend> Source<B> {
         })
     }
 
-    /// Does something to an object under its lock, and adds it if there is none.
+    /// Runs `work` on an object under its lock; adds the object if it does not exist.
     pub(crate) fn with<R>(
         self: &Arc<Self>,
         number: u64,
@@ -175,7 +175,7 @@ impl<B: Backend> Source<B> {
         self.hurry.notify_one();
     }
 
-    /// Notes whether an object is busy. Its lock is held.
+    /// Records whether an object is busy. The caller holds its lock.
     pub(crate) fn note_busy(&self, number: u64, is_busy: bool) {
         let mut table = self.table(number).lock();
         match is_busy {
@@ -184,7 +184,7 @@ impl<B: Backend> Source<B> {
         };
     }
 
-    /// Something could not be written back: why, or that there was no answer.
+    /// Records a failure to write back; `None` if there was no reply.
     pub(crate) fn failed(&self, e: Option<B::Error>) {
         let e = e.map(Arc::new);
         let mut failures = self.failures.lock();
@@ -205,16 +205,17 @@ impl<B: Backend> Source<B> {
         (failures.count > count).then(|| failures.error())
     }
 
-    /// What a new opener begins with: the failures so far, less the last if nobody was told of it.
+    /// The initial value of an opener's failure count: all failures so far, but without the last one if
+    /// no opener was told of it.
     pub(crate) fn first_look(&self) -> u64 {
         let failures = self.failures.lock();
         failures.count - u64::from(!failures.is_told)
     }
 
-    /// The last failure, if this opener was not told of it yet.
+    /// Returns the last failure if this opener was not told of it yet.
     pub(crate) fn tell(&self, seen: &AtomicU64) -> Option<Error<B::Error>> {
         let mut failures = self.failures.lock();
-        // Relaxed: read and written under the lock.
+        // Relaxed: accessed under the lock.
         if seen.swap(failures.count, Ordering::Relaxed) == failures.count {
             return None;
         }
@@ -234,8 +235,8 @@ impl<E> Failures<E> {
 }
 
 impl<B: Backend> Tables<B> {
-    /// Lists what `some` finds of each table behind a number, a few at a time; what comes or goes meanwhile
-    /// may be missing.
+    /// Lists the objects that `some` finds in each table behind a number, a few at a time. Objects added
+    /// or removed meanwhile may be missing.
     fn list(&self, some: impl Fn(&Table<B>, Bound<u64>) -> Found<B>) -> Vec<Arc<Object<B>>> {
         let mut all = Vec::new();
         for table in &self.0 {
@@ -259,13 +260,13 @@ impl<B: Backend> Tables<B> {
     }
 }
 
-/// Objects by their numbers, ascending.
+/// Objects by number, ascending.
 type Found<B> = SmallVec<[(u64, Option<Arc<Object<B>>>); BATCH]>;
 
 impl<B: Backend> Drop for Source<B> {
     fn drop(&mut self) {
         let mut sources = self.shared.sources.lock();
-        // A new one may have its place already.
+        // A new file may have the same id by now.
         if sources.get(&self.id).is_some_and(|source| source.strong_count() == 0) {
             sources.remove(&self.id);
         }
@@ -284,13 +285,12 @@ impl<B: Backend> Drop for Source<B> {
 }
 
 impl<B: Backend> Object<B> {
-    /// The lock; `None` if the object is in no table any more.
+    /// Locks the object; `None` if it was removed from its table.
     pub(crate) fn lock(&self) -> Option<MutexGuard<'_, State>> {
         Some(self.state.lock()).filter(|state| !state.is_dead)
     }
 
-    /// Puts a block that may be thrown out from now on into the queue, or removes it if there is nothing of
-    /// it.
+    /// Queues a block that has become idle for eviction, or removes it if it has no page.
     pub(crate) fn settle(self: &Arc<Self>, shared: &Shared<B>, state: &mut State, number: u32) {
         let Some(block) = state.blocks.get_mut(&number) else { return };
         if !block.is_idle() {
@@ -303,15 +303,15 @@ impl<B: Backend> Object<B> {
         }
     }
 
-    /// Takes a block that is needed out of the queue.
+    /// Removes a block that is in use from the eviction queue.
     pub(crate) fn unqueue(&self, shared: &Shared<B>, block: &mut Block, number: u32) {
         if let Some(slot) = block.slot.take() {
-            // Another reference to this object.
+            // A further reference to this object.
             drop(shared.queues.remove(self.block_hash(number), slot, false));
         }
     }
 
-    /// Removes the object from its file if nothing of it is left.
+    /// Removes the object from its file if it has no blocks.
     pub(crate) fn retire(&self, shared: &Shared<B>, state: &mut State) {
         if state.blocks.is_empty() && !state.is_dead {
             state.is_dead = true;
@@ -321,14 +321,14 @@ impl<B: Backend> Object<B> {
 
     fn leave(&self, shared: &Shared<B>) {
         let Some(tables) = self.tables.upgrade() else { return };
-        // The caller has another reference.
+        // The caller holds another reference.
         if tables.of(self.number).lock().objects.remove(&self.number).is_some() {
             shared.object_is_gone();
         }
     }
 
-    /// Throws a block out if it is still in this slot, and was not used or `anyway`. If it was used it goes
-    /// around once more.
+    /// Evicts a block if it is still in this slot, and was not used or `anyway` is set. A block that was
+    /// used is moved to the end of the long queue.
     pub(crate) fn throw_out(&self, shared: &Shared<B>, number: u32, slot: Slot, anyway: bool) -> bool {
         let mut state = self.state.lock();
         let Some(block) = state.blocks.get_mut(&number).filter(|block| block.slot == Some(slot)) else {
@@ -348,7 +348,7 @@ impl<B: Backend> Object<B> {
         true
     }
 
-    /// Frees a block that is in no object any more.
+    /// Frees a block that was removed from its object.
     pub(crate) fn dispose(&self, shared: &Shared<B>, number: u32, mut block: Block) {
         self.unqueue(shared, &mut block, number);
         shared.blocks_are_clean(u64::from(block.is_busy()));

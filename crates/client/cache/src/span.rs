@@ -1,6 +1,6 @@
 //! Ranges of bytes within a block.
 
-/// A range of bytes within a block; empty if it ends where it begins.
+/// A range of bytes within a block; empty if the start equals the end.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: u32,
@@ -27,12 +27,12 @@ impl Span {
         self.start <= other.start && other.end <= self.end
     }
 
-    /// Whether both together are one range: they overlap, meet, or one of them is empty.
+    /// Whether the union of the two is one range: they overlap, are adjacent, or one of them is empty.
     pub(crate) fn joins(self, other: Self) -> bool {
         self.is_empty() || other.is_empty() || (self.start <= other.end && other.start <= self.end)
     }
 
-    /// The smallest range that has both.
+    /// The smallest range that contains both.
     pub(crate) fn hull(self, other: Self) -> Self {
         match (self.is_empty(), other.is_empty()) {
             (true, _) => other,
@@ -46,18 +46,18 @@ impl Span {
     }
 }
 
-/// A part of a range of an object that lies in one block.
+/// The part of a range of an object that lies in one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
     /// The block's number within the object.
     pub(crate) block: u32,
-    /// Bytes within the block.
+    /// The bytes within the block.
     pub(crate) span: Span,
-    /// Where it lies in the range.
+    /// The offset of the part within the range.
     pub(crate) at: usize,
 }
 
-/// The blocks in which a range of an object lies, in order. The range ends below 2^32 blocks.
+/// Splits a range of an object into blocks, in order. The range must end below 2^32 blocks.
 pub(crate) fn parts(block_bytes: u32, offset: u64, len: usize) -> impl Iterator<Item = Part> + Clone {
     let mut at = 0;
     std::iter::from_fn(move || {

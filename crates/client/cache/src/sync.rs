@@ -1,4 +1,5 @@
-//! What `evict` and `account` need from outside: `tests/loom.rs` has a namesake made of loom's.
+//! The synchronization types of `evict` and `account`. `tests/loom.rs` replaces this module by one with
+//! loom's types.
 
 pub(crate) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 

@@ -1,5 +1,5 @@
-//! Goal: the cache asks of the back end what it says it does, and tells of what went wrong. Method: a back
-//! end that counts.
+//! Goal: the cache sends the documented requests to the back end, and reports failures. Method: a
+//! counting back end.
 
 mod place;
 
@@ -12,7 +12,7 @@ use place::{Failure, Store};
 
 const BLOCK: usize = 4096;
 
-/// Nothing is written back but what is flushed.
+/// Options under which data is written back only by a flush.
 fn idle() -> Options {
     Options { dirty_time: Duration::from_secs(3600), ..Options::of_size(8 << 20) }
 }
@@ -72,7 +72,7 @@ async fn a_failure_is_told_once_to_each_opener() {
     one.write(0, 0, &[1; BLOCK]).await.unwrap();
     store.is_broken.store(true, Ordering::SeqCst);
     assert!(matches!(one.flush().await, Err(Error::WriteBack(e)) if *e == Failure(1)));
-    // It is tried each time, so it fails each time.
+    // Each call retries, so each one fails.
     assert!(matches!(one.flush().await, Err(Error::WriteBack(e)) if *e == Failure(2)));
     store.is_broken.store(false, Ordering::SeqCst);
     one.flush().await.expect("told already");
@@ -154,7 +154,7 @@ async fn written_through_it_is_there() {
     assert!(matches!(file.write(3, 5, b"def").await, Err(Error::WriteBack(_))));
 }
 
-/// Who only needs the back end to have it takes nobody's news away.
+/// `write_back` leaves failures unreported for the next `flush`.
 #[tokio::test]
 async fn who_writes_back_is_told_of_what_is_still_dirty_only() {
     let store = Store::default();
@@ -171,7 +171,8 @@ async fn who_writes_back_is_told_of_what_is_still_dirty_only() {
     file.flush().await.unwrap();
 }
 
-/// A write that is given up while it is sent is sent nevertheless, and the next one waits for it.
+/// A write abandoned by its caller while in progress completes nevertheless, and the next one waits for
+/// it.
 #[tokio::test]
 async fn who_gives_up_a_flush_does_not_give_up_the_writes() {
     let store = Store::default();
@@ -216,8 +217,8 @@ async fn what_is_read_again_survives_a_scan() {
     assert!(cache.usage().held > 800 * BLOCK as u64, "the rest is used: {:?}", cache.usage());
 }
 
-/// A circle a fifth larger than the room: whoever throws out what was used longest ago finds nothing of it,
-/// ever.
+/// A loop of reads slightly larger than the capacity (by a tenth of it here): a cache that evicts the
+/// least recently used block would never have a hit.
 #[tokio::test]
 async fn of_what_is_read_in_circles_most_is_found() {
     let store = Store::default();
@@ -226,7 +227,7 @@ async fn of_what_is_read_in_circles_most_is_found() {
     let mut buf = [0; BLOCK];
     let mut found = 0;
     for step in 0..21_000 {
-        // The blocks of the first rounds are not known yet.
+        // The blocks of the first rounds are not cached yet.
         found +=
             usize::from(step >= 4200 && file.try_read(0, step % 2100 * BLOCK as u64, &mut buf).is_some());
         file.read(0, step % 2100 * BLOCK as u64, &mut buf).await.unwrap();

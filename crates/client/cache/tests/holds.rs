@@ -1,5 +1,5 @@
-//! Goal: no lock is held for longer the more is cached. Method: acquisitions are counted; work on many blocks
-//! or objects takes many.
+//! Goal: the time for which a lock is held does not grow with the amount of cached data. Method: count
+//! acquisitions; work on many blocks or objects takes many.
 
 mod place;
 
@@ -7,7 +7,7 @@ use loligo_cache::{Cache, Options};
 use place::Store;
 
 const BLOCK: u64 = 4096;
-/// Blocks or objects that are looked at under one acquisition at most.
+/// The most blocks or objects that are visited under one acquisition.
 const BATCH: u64 = 16;
 
 fn acquisitions(class: &str) -> u64 {
@@ -35,7 +35,7 @@ async fn many_blocks_and_objects_are_forgotten_a_few_at_a_time() {
     let before = acquisitions("cache.table");
     file.flush().await.unwrap();
     let listed = acquisitions("cache.table") - before;
-    // Each object's end of being busy takes one too.
+    // The end of each object's busy state takes one too.
     assert!(listed >= 1000 + 1000 / BATCH, "{listed} acquisitions for 1,000 dirty objects");
     let before = acquisitions("cache.table");
     drop(file);

@@ -1,10 +1,10 @@
-//! Every interleaving of a few threads that bring blocks, use them and throw them out: what is counted is
-//! what is there, never more than may be, nothing is thrown out that is needed, and the queue has exactly
-//! what may be thrown out. Also when a block has got the place of another one between the look at the queue
-//! and the object's lock.
+//! Explores every interleaving of a few threads that add blocks, use them and evict them. The account
+//! equals the number of blocks and never exceeds its bound; no block in use is evicted; the queue has
+//! exactly the blocks that may be evicted. This includes the case that a block's slot is reused for
+//! another block between the look at the queue and the object's lock.
 //!
-//! `evict.rs` and `account.rs` are the crate's own; what an object does with them is `source.rs`, in few
-//! words.
+//! `evict.rs` and `account.rs` are the crate's own. `source.rs` is replaced by a short model of its use
+//! of them.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p loligo-cache --release --test loom`
 #![cfg(loom)]
@@ -21,7 +21,7 @@ mod account;
 #[allow(dead_code)]
 mod evict;
 
-/// Locks of loom's, with the names of ours.
+/// Loom's locks, under the names of the crate's.
 mod sync {
     pub(crate) use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -53,11 +53,11 @@ use sync::{Class, Mutex};
 
 static OBJECT: Class = Class::new("t.object");
 
-/// Of an object: its blocks, and the place of those that may be thrown out.
+/// The object's blocks, and the slots of those that may be evicted.
 #[derive(Debug)]
 struct Object(Mutex<BTreeMap<u32, Option<Slot>>>);
 
-/// A cache with room for so many blocks, and one object.
+/// A cache with room for a number of blocks, and one object.
 struct Model {
     used: Account,
     queues: Queues<Arc<Object>>,
@@ -74,7 +74,7 @@ impl Model {
         Arc::new(Self { used: Account::new(room), queues: Queues::new(4), object })
     }
 
-    /// `Shared::room`: false if nothing may be thrown out.
+    /// Models `Shared::room`: returns `false` if no block can be evicted.
     fn room(&self) -> bool {
         while !self.used.claim(1) {
             let Some(next) = self.queues.candidate(false) else { return false };
@@ -83,7 +83,7 @@ impl Model {
         true
     }
 
-    /// `Object::throw_out`.
+    /// Models `Object::throw_out`.
     fn throw_out(&self, Candidate { owner, block, slot, .. }: &Candidate<Arc<Object>>) {
         let mut blocks = owner.0.lock();
         if blocks.get(block) != Some(&Some(*slot)) {
@@ -96,7 +96,7 @@ impl Model {
         self.used.give_back(1);
     }
 
-    /// A block comes, if there is room, and is needed until [`Model::settle`].
+    /// Adds a block, if there is room. The block is in use until [`Model::settle`].
     fn bring(&self, block: u32) -> bool {
         if !self.room() {
             return false;
@@ -113,7 +113,7 @@ impl Model {
         is_new
     }
 
-    /// A block that is there is needed; false if it is not there, or somebody else needs it.
+    /// Puts a block in use. Returns `false` if it does not exist or is in use already.
     fn need(&self, block: u32) -> bool {
         let mut blocks = self.object.0.lock();
         let Some(slot) = blocks.get_mut(&block).and_then(Option::take) else { return false };
@@ -121,7 +121,7 @@ impl Model {
         true
     }
 
-    /// It may be thrown out from now on.
+    /// Ends the use of a block: it may be evicted from now on.
     fn settle(&self, block: u32) {
         let mut blocks = self.object.0.lock();
         let slot = blocks.get_mut(&block).expect("what is needed stays");
@@ -135,14 +135,14 @@ impl Model {
         }
     }
 
-    /// All is at rest.
+    /// Checks the state when no thread runs.
     fn check(&self) {
         let blocks = self.object.0.lock();
         assert_eq!(self.used.sum(), blocks.len() as u64);
         assert_eq!(self.queues.len(), blocks.len());
         assert!(blocks.values().all(Option::is_some));
         drop(blocks);
-        // No circle of references is left.
+        // No cycle of references remains.
         while let Some(next) = self.queues.candidate(false) {
             self.throw_out(&next);
         }
@@ -162,8 +162,8 @@ fn two_that_bring_blocks_where_there_is_room_for_one() {
     });
 }
 
-/// Between the look at the queue and the object's lock the block is taken out, and another one gets its
-/// place.
+/// Between the look at the queue and the object's lock the block is removed from the queue, and another
+/// block gets its slot.
 #[test]
 fn a_place_that_has_another_block_meanwhile_is_left_alone() {
     loom::model(|| {
@@ -175,7 +175,7 @@ fn a_place_that_has_another_block_meanwhile_is_left_alone() {
             other.throw_out(&next);
         });
         if model.need(0) {
-            // It takes the first place that is free: that of block 0.
+            // The new block gets the first free slot: that of block 0.
             model.bring_and_settle(1);
             model.settle(0);
         }

@@ -1,5 +1,5 @@
-//! Goal: what the allocator gave is at most 5 % more than what was configured. Method: an allocator that
-//! counts, in a process of its own.
+//! Goal: allocated memory exceeds the configured size by at most 5 %. Method: a counting allocator, in a
+//! process of its own.
 
 mod place;
 
@@ -37,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Zeros, wherever one reads; writes are forgotten.
+/// A back end that reads zeros and discards writes.
 struct Zeros;
 
 impl Backend for Zeros {
@@ -52,7 +52,7 @@ impl Backend for Zeros {
     }
 }
 
-/// Zeros that take a while.
+/// A back end that reads zeros after a delay.
 struct Late;
 
 impl Backend for Late {
@@ -69,7 +69,7 @@ impl Backend for Late {
     }
 }
 
-/// What is counted is counted of one test at a time.
+/// Serializes the tests, since allocations are counted per process.
 static ONE: Mutex<()> = Mutex::new(());
 
 #[test]

@@ -1,6 +1,6 @@
-//! Goal: whatever is cached, thrown out, written back and fails, a file is an array of bytes for each object.
-//! Method: random operations beside arrays, alone and by 16 threads, over a back end that answers late, fails
-//! and disappears.
+//! Goal: under any caching, eviction, write-back and failures, each object of a file behaves as an array
+//! of bytes. Method: random operations compared with arrays, by one task and by 16 threads, over a back
+//! end that replies late, fails and disappears.
 
 mod place;
 
@@ -14,7 +14,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 const BLOCK: u64 = 4096;
-/// The smallest cache has room for 240 blocks.
+/// The smallest cache: memory for 240 blocks including their bookkeeping.
 const SMALL: u64 = 256 * BLOCK;
 
 fn small() -> Options {
@@ -40,7 +40,7 @@ const OBJECTS: u64 = 3;
 const OBJECT_BYTES: usize = 200 * BLOCK as usize;
 
 fn step() -> impl Strategy<Value = Step> {
-    // Many ranges meet within few blocks; some are long.
+    // Many ranges overlap within few blocks; some are long.
     let at = prop_oneof![3 => 0..6 * BLOCK as usize, 1 => 0..OBJECT_BYTES];
     let len = prop_oneof![3 => 1..600usize, 2 => Just(BLOCK as usize), 1 => 1..40 * BLOCK as usize];
     let range = (0..OBJECTS, at, len).prop_map(|(o, at, len)| (o, at, len.min(OBJECT_BYTES - at)));
@@ -86,7 +86,7 @@ async fn execute(steps: Vec<Step>, options: Options) {
             }
             Step::Discard(object, at, len) => {
                 file.discard(object, at as u64, len as u64).await.expect("discarded");
-                // What is left is what the back end has there; around it nothing has changed.
+                // The rest is the back end's data; nothing around the range has changed.
                 let mut stored = store.content(object);
                 stored.resize(OBJECT_BYTES, 0);
                 oracle[object as usize][at..at + len].copy_from_slice(&stored[at..at + len]);
@@ -108,7 +108,7 @@ async fn execute(steps: Vec<Step>, options: Options) {
     assert_eq!(cache.usage().dirty, 0);
     file.invalidate().await.expect("nothing is dirty");
     drop(file);
-    // What was being read ahead ends a little later.
+    // Reading ahead in progress ends a little later.
     while cache.usage().used > 0 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
@@ -134,8 +134,8 @@ proptest! {
     }
 }
 
-/// Each task has every 16th range of 512 bytes of each object, so neighbours in a block belong to different
-/// tasks.
+/// Each task owns every 16th range of 512 bytes of each object, so neighbours in a block belong to
+/// different tasks.
 #[test]
 fn sixteen_threads_beside_arrays() {
     const TASKS: usize = 16;
@@ -216,7 +216,7 @@ async fn work(
     oracle
 }
 
-/// What is in a cell: of one write as a whole.
+/// Returns the content of a cell, which must be that of a single write.
 async fn unknown(file: &CachedFile<Store>, object: usize, at: u64) -> u8 {
     let mut buf = [0; CELL];
     while let Err(e) = file.read(object as u64, at, &mut buf).await {

@@ -1,5 +1,4 @@
-//! Goal: nobody waits without end for leave to write since what is dirty cannot be written back. Method: back
-//! ends that fail.
+//! Goal: no writer waits forever because dirty data cannot be written back. Method: back ends that fail.
 
 mod place;
 
@@ -12,7 +11,7 @@ use place::{Failure, Store};
 const BLOCK: usize = 4096;
 const DIRTY_BLOCKS: u64 = 64;
 
-/// Nothing is written back but what must be.
+/// Options under which data is written back only when necessary.
 fn small() -> Options {
     let dirty_max = DIRTY_BLOCKS * BLOCK as u64;
     Options { dirty_max, dirty_time: Duration::from_secs(3600), ..Options::of_size(8 << 20) }
@@ -24,7 +23,7 @@ async fn fill(file: &CachedFile<Store>) {
     }
 }
 
-/// A write that would wait for ever fails the test.
+/// Writes a block. Fails the test if the write waits for ever.
 async fn write(file: &CachedFile<Store>) -> Result<(), Error<Failure>> {
     let written = file.write(9, 0, &[2; BLOCK]);
     tokio::time::timeout(Duration::from_secs(20), written).await.expect("it is told")
@@ -60,7 +59,8 @@ async fn who_waits_for_a_back_end_that_panics_is_told() {
     assert_eq!(store.content(0), [1; DIRTY_BLOCKS as usize * BLOCK]);
 }
 
-/// Its writer has given it up when its last opener did; a read that hangs keeps it.
+/// The file's write-back task gave up after the last opener was gone. A hanging read keeps the file
+/// alive.
 #[tokio::test]
 async fn a_file_that_was_given_up_is_written_back_for_its_next_opener() {
     let store = Store::default();
@@ -72,7 +72,7 @@ async fn a_file_that_was_given_up_is_written_back_for_its_next_opener() {
     file.write(0, 0, &[1; BLOCK]).await.unwrap();
     drop(file);
     let failures = async {
-        // Until there are no more: he does not try any more.
+        // Waits until no more failures occur: the write-back task does not retry any more.
         let mut failures = 0;
         loop {
             tokio::time::sleep(Duration::from_millis(400)).await;

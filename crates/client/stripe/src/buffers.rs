@@ -1,4 +1,4 @@
-//! Data to be written: a list of buffers that is cut without copying.
+//! Data to write: a list of buffers that can be split without copying.
 
 use std::collections::VecDeque;
 
@@ -20,24 +20,24 @@ impl Buffers {
         }
     }
 
-    /// Bytes.
+    /// The number of bytes.
     pub fn len(&self) -> u64 {
         self.len
     }
 
-    /// Whether there are none.
+    /// Whether there are no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Takes the first `len` bytes, or all if there are fewer.
+    /// Removes and returns the first `len` bytes, or all if there are fewer.
     pub(crate) fn split_to(&mut self, len: u64) -> Self {
         let mut taken = Self::default();
         while taken.len < len {
             let Some(mut part) = self.parts.pop_front() else { break };
             let room = len - taken.len;
             if part.len() as u64 > room {
-                // At most a buffer's length, which is a `usize`.
+                // Less than the buffer's length, so it fits a `usize`.
                 self.parts.push_front(part.split_off(room as usize));
             }
             self.len -= part.len() as u64;
@@ -51,7 +51,7 @@ impl Buffers {
         self.parts.into_iter()
     }
 
-    /// All in one buffer; copied if there are several.
+    /// All bytes in one buffer; copied if there are several buffers.
     pub(crate) fn into_bytes(mut self) -> Bytes {
         if self.parts.len() <= 1 {
             return self.parts.pop_front().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! An open striped file behind a cache.
+//! An open striped file with a cache.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,14 +15,15 @@ use crate::file::{File, Inner};
 use crate::segments::Segments;
 use loligo_layout::ObjectNo;
 
-/// Held to see whether a read belongs to a stream: not for hits.
+/// Held while checking whether a read belongs to a sequential stream; not taken for
+/// cache hits, unless they reach data that was read ahead.
 static READ_AHEAD: Class = Class::new("stripe.read_ahead");
 
-/// Bytes whose objects are asked for together.
+/// The most bytes of a read whose objects are fetched together.
 const PART_BYTES: u64 = 4 << 20;
 
-/// The objects of an open file, as a cache asks for them. Nothing is written any more once the file's lock is
-/// lost.
+/// The objects of an open file as a cache's backend. Once the file's lock is lost, every access fails,
+/// so nothing is written.
 #[derive(Debug)]
 pub struct CachedObjects(Arc<Inner>);
 
@@ -46,12 +47,11 @@ impl Backend for CachedObjects {
     }
 }
 
-/// A striped file that is open, with a cache before its objects: reads are read ahead, writes are written
-/// back later.
+/// An open striped file with a cache: reads are read ahead, writes are written back later.
 ///
-/// What others write to the file meanwhile is not seen unless it was not cached yet; each opening has a cache
-/// of its own, in the memory that all share. Dropped without [`CachedFile::close`], what was written last may
-/// be lost with the file's lock.
+/// Writes of other clients are visible only where this file has nothing cached. Each open file has a
+/// cache of its own, within the memory that all share. If the file is dropped without
+/// [`CachedFile::close`], the last writes may be lost.
 #[derive(Debug)]
 pub struct CachedFile {
     file: File,
@@ -60,10 +60,10 @@ pub struct CachedFile {
 }
 
 impl File {
-    /// The same file behind a cache.
+    /// Puts a cache in front of the file.
     pub fn cached(self, cache: &Cache<CachedObjects>) -> CachedFile {
         static NEXT: AtomicU64 = AtomicU64::new(0);
-        // Its lock is its own, so what it writes back must not go by that of another opening.
+        // Each open file has its own lock, so its write-back must not depend on another's lock.
         let id = NEXT.fetch_add(1, Ordering::Relaxed).to_le_bytes();
         let cached = cache.open(id, CachedObjects(self.inner()));
         let ahead = Mutex::new(&READ_AHEAD, ReadAhead::new(cache.options().read_ahead_max));
@@ -72,7 +72,7 @@ impl File {
 }
 
 impl CachedFile {
-    /// Reads `len` bytes at `offset`, fewer if the file ends before, nothing behind its end.
+    /// Reads `len` bytes at `offset`; fewer if the file ends before, and none behind its end.
     ///
     /// # Errors
     /// The first by offset, with the bytes before it.
@@ -93,12 +93,11 @@ impl CachedFile {
         }
     }
 
-    /// Writes at `offset`; the file grows as needed, which takes a request at once. The data is written back
+    /// Writes at `offset`. If the file must grow, a request grows it at once. The data is written back
     /// later.
     ///
     /// # Errors
-    /// The first by offset; also if so much is dirty that nothing more may be, and something could not be
-    /// written back.
+    /// The first by offset; also if the limit of dirty data is reached and writing back has failed.
     pub async fn write(&self, offset: u64, data: &[u8]) -> Result<(), WriteError> {
         let nothing = |source| WriteError { at: offset, source };
         let inner = self.file.inner();
@@ -116,16 +115,16 @@ impl CachedFile {
         Ok(())
     }
 
-    /// Has all that was written until now on the OSDs' disks.
+    /// Waits until all earlier writes are on the OSDs' disks.
     ///
     /// # Errors
-    /// If that failed, or something failed earlier that was not told yet. What could not be written is kept,
-    /// and tried again.
+    /// If writing back fails, or has failed before and was not reported yet. Data that could not be
+    /// written stays in the cache and is retried.
     pub async fn flush(&self) -> Result<(), Error> {
         Ok(self.cached.flush().await?)
     }
 
-    /// Flushes and forgets what is cached, so that what others have written is seen.
+    /// Flushes and drops the cached data, so that later reads see the writes of other clients.
     ///
     /// # Errors
     /// As [`CachedFile::flush`].
@@ -133,7 +132,7 @@ impl CachedFile {
         Ok(self.cached.invalidate().await?)
     }
 
-    /// The file's size now, in bytes.
+    /// Queries the file's current size in bytes.
     ///
     /// # Errors
     /// As [`File::size`].
@@ -141,10 +140,10 @@ impl CachedFile {
         self.file.size().await
     }
 
-    /// Flushes and closes it.
+    /// Flushes and closes the file.
     ///
     /// # Errors
-    /// As [`CachedFile::flush`] and [`File::close`]. It is closed in any case.
+    /// As [`CachedFile::flush`] and [`File::close`]. The file is closed in any case.
     pub async fn close(self) -> Result<(), Error> {
         let flushed = self.flush().await;
         drop(self.cached);
@@ -163,7 +162,7 @@ impl CachedFile {
         Ok(())
     }
 
-    /// Whether all of it was cached.
+    /// Reads from the cache. Returns `false` if not all of the range was cached.
     fn read_cached(&self, offset: u64, buf: &mut [u8]) -> bool {
         let mut reached = false;
         for (at, object, object_offset, len) in self.units(offset, offset + buf.len() as u64) {
@@ -185,7 +184,7 @@ impl CachedFile {
         let ahead = self.ahead.lock().missed(offset, len);
         self.read_ahead(ahead);
         let extents = self.file.layout().extents(offset, len);
-        // What fails here fails below again, at its place.
+        // A fetch that fails here fails again below, where its offset is known.
         join_all(extents.map(|extent| self.cached.fetch(extent.object.0, extent.offset, extent.len))).await;
         for (at, object, object_offset, len) in self.units(offset, offset + len) {
             let from = (at - offset) as usize;
@@ -204,7 +203,7 @@ impl CachedFile {
         }
     }
 
-    /// A range as stripe units: the place in the file, the object, the place in it, and how long.
+    /// Splits a range into stripe units: offset in the file, object, offset in the object, length.
     fn units(&self, offset: u64, end: u64) -> impl Iterator<Item = (u64, u64, u64, usize)> + use<> {
         let layout = self.file.layout();
         let mut at = offset;

@@ -1,8 +1,8 @@
-//! One I/O on a file: all its object requests leave together, and what they come to is one result.
+//! One I/O on a file: all requests to its objects are sent at once, and their replies form one result.
 //!
-//! An extent of a file lies in each object as one range, so there is one request for each object; only ranges
-//! of more than [`REQUEST_BYTES_MAX`] are several. Data is cut and put together by reference: a request whose
-//! range of the object consists of several stripe units has an operation for each of them.
+//! An extent of a file is one contiguous range in each object, so there is one request for each object.
+//! Only ranges of more than [`REQUEST_BYTES_MAX`] are split into several. Data is split and joined
+//! without copying: a request for several stripe units of an object has one operation for each of them.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -16,14 +16,14 @@ use crate::segments::Segments;
 use loligo_layout::ObjectNames;
 use loligo_layout::{Layout, ObjectExtent, ObjectNo};
 
-/// Bytes of one request at most. OSDs refuse writes of more than 90 MiB (`osd_max_write_size`).
+/// The most bytes of one request. OSDs refuse writes of more than 90 MiB (`osd_max_write_size`).
 const REQUEST_BYTES_MAX: u64 = 32 << 20;
 
-/// Operations of one request at most: units of 64 KiB of an object of 4 MiB. If there are more parts they are
-/// copied together, since an OSD has some work with each operation.
+/// The most operations of one request: as many as an object of 4 MiB has units of 64 KiB. More parts are
+/// copied into one buffer, since each operation costs the OSD some work.
 const PARTS_MAX: usize = 64;
 
-/// The objects of a file: its bytes by their offset, without a size and without locks.
+/// The objects of a file: its bytes by offset, without a size and without locks.
 #[derive(Clone, Debug)]
 pub struct Direct {
     io: IoCtx,
@@ -31,12 +31,12 @@ pub struct Direct {
     names: ObjectNames,
 }
 
-/// How a range of an object is asked for.
+/// How a range of an object is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ask {
-    /// As bytes: holes within an object come as zeros.
+    /// As bytes: holes within an object are read as zeros.
     Plain,
-    /// As the ranges in which the OSD's store has something.
+    /// As the ranges for which the OSD's store has data.
     Sparse,
 }
 
@@ -51,16 +51,16 @@ impl Direct {
         self.layout
     }
 
-    /// Reads `len` bytes at `offset`. What no object holds is a hole, since it is not known here where the
-    /// file ends.
+    /// Reads `len` bytes at `offset`. A range that no object holds is a hole: the end of the file is not
+    /// known at this level.
     ///
     /// # Errors
-    /// The first by offset, with the bytes before it. Dropped, the future gives its requests up.
+    /// The first by offset, with the bytes before it. Dropping the future abandons its requests.
     pub async fn read(&self, offset: u64, len: u64) -> Result<Segments, ReadError> {
         self.read_as(Ask::Plain, offset, len).await
     }
 
-    /// The same, with the holes within objects, as OSDs' stores report them.
+    /// Like [`Direct::read`], but also reports the holes within objects, according to the OSDs' stores.
     ///
     /// # Errors
     /// As [`Direct::read`].
@@ -91,8 +91,8 @@ impl Direct {
     /// Writes at `offset`.
     ///
     /// # Errors
-    /// The first by offset; all bytes before it are written, some behind it may be. Dropped, the future gives
-    /// its requests up: whether they were executed is not known then.
+    /// The first by offset. All bytes before it are written; some after it may be. Dropping the future
+    /// abandons its requests: it is unknown whether they were executed.
     pub async fn write(&self, offset: u64, data: impl Into<Buffers>) -> Result<(), WriteError> {
         let requests = deal(self.layout, offset, data.into());
         let answers = join_all(requests.into_iter().map(|request| async {
@@ -112,12 +112,12 @@ impl Direct {
         }
     }
 
-    /// An object's name.
+    /// The name of an object.
     pub fn name(&self, object: ObjectNo) -> Vec<u8> {
         self.names.name(object)
     }
 
-    /// The pool.
+    /// The pool and namespace.
     pub fn ioctx(&self) -> &IoCtx {
         &self.io
     }
@@ -159,25 +159,25 @@ impl Direct {
     }
 
     fn first_byte(&self, extent: ObjectExtent) -> u64 {
-        // The extents are those of a range of a file, so each byte has its place there.
+        // The extents come from a range of the file, so each byte has an offset in the file.
         self.layout.file_offset(extent.object, extent.offset).unwrap_or(u64::MAX)
     }
 }
 
-/// Data of an object by offset within it, ascending.
+/// Data of an object by its offset within the object, ascending.
 type Ranges = VecDeque<(u64, Bytes)>;
 
-/// What lies in one object of a write.
+/// The part of a write that goes to one object.
 struct Request {
     object: ObjectNo,
-    /// Within the object.
+    /// The offset within the object.
     offset: u64,
-    /// The first byte's.
+    /// The offset of the first byte within the file.
     file_offset: u64,
     data: Buffers,
 }
 
-/// An extent as requests.
+/// Splits an extent into requests.
 fn requests(extent: ObjectExtent) -> impl Iterator<Item = ObjectExtent> {
     let end = extent.offset + extent.len;
     (extent.offset..end).step_by(REQUEST_BYTES_MAX as usize).map(move |offset| {
@@ -186,7 +186,7 @@ fn requests(extent: ObjectExtent) -> impl Iterator<Item = ObjectExtent> {
     })
 }
 
-/// Deals out data to objects, in the order of the first byte of each request.
+/// Distributes data over objects, in the order of the first byte of each request.
 fn deal(layout: Layout, offset: u64, mut data: Buffers) -> Vec<Request> {
     let mut requests: Vec<Request> = Vec::new();
     let mut of_object: HashMap<ObjectNo, usize> = HashMap::new();
@@ -209,7 +209,7 @@ fn deal(layout: Layout, offset: u64, mut data: Buffers) -> Vec<Request> {
     requests
 }
 
-/// Refuses ranges that were not asked for.
+/// Refuses a reply with ranges outside the requested extent, overlapping or out of order.
 fn checked(extent: ObjectExtent, ranges: Vec<(u64, Bytes)>) -> Result<Ranges, Error> {
     let mut at = extent.offset;
     for (begins, data) in &ranges {
@@ -222,7 +222,7 @@ fn checked(extent: ObjectExtent, ranges: Vec<(u64, Bytes)>) -> Result<Ranges, Er
     Ok(ranges.into())
 }
 
-/// Puts an object's data at its places in the file.
+/// Maps an object's data to offsets within the file.
 fn spread(layout: Layout, extent: ObjectExtent, mut ranges: Ranges, found: &mut Vec<(u64, Bytes)>) {
     for piece in layout.pieces(extent) {
         let end = piece.object_offset + piece.len;
@@ -257,8 +257,8 @@ mod tests {
     }
 
     proptest! {
-        /// Data that is dealt out, laid down in objects, and spread again, is at its place: with any cuts of
-        /// the buffers.
+        /// Data that is distributed to objects and spread back into the file has its old offsets,
+        /// however the buffers are split.
         #[test]
         fn what_is_dealt_out_comes_back(
             count in 1_u64..5, units in 1_u64..4, offset in 0..9 * UNIT, len in 1..20 * UNIT, cut in 1..3 * UNIT,

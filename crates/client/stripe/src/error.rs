@@ -1,52 +1,53 @@
-//! What can go wrong with a striped file, and which errno it is.
+//! The errors of striped files, and their errnos.
 
 use loligo_rados::Errno;
 
 use crate::segments::Segments;
 use loligo_layout::LayoutError;
 
-/// Why something was not done to a striped file.
+/// Why an operation on a striped file failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The cluster's answer, or that there was none.
+    /// A RADOS request failed, or was not answered.
     #[error(transparent)]
     Rados(#[from] loligo_rados::Error),
-    /// Three numbers that are no layout.
+    /// Three numbers are not a layout.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// There is an object where the file's first would be, but no striped file.
+    /// The file's first object exists, but is not that of a striped file.
     #[error("no striped file: its first object has no attribute {0}")]
     NotStriped(&'static str),
-    /// The first object says what cannot be.
+    /// An attribute of the first object has an impossible value.
     #[error("the attribute {name} of its first object is '{value}'")]
     Attribute {
-        /// Which one.
+        /// The attribute's name.
         name: &'static str,
-        /// What it says.
+        /// The attribute's value.
         value: String,
     },
-    /// The attribute is not for users: it says how long the file is or how it is laid out, or is its lock.
+    /// The attribute is reserved: it holds the file's size, its layout or its lock.
     #[error("the attribute {} is the file's own", .0.escape_ascii())]
     OwnAttribute(Vec<u8>),
-    /// Somebody reads or writes it, so that it cannot be truncated or removed; or truncates or removes it.
+    /// Another client has the file open, so that it cannot be truncated or removed; or another client
+    /// truncates or removes it.
     #[error("in use: its lock is held by {}", if holders.is_empty() { "somebody" } else { holders })]
     InUse {
-        /// Who, for people.
+        /// The lock's owners, as text for people.
         holders: String,
     },
-    /// The file's lock was lost meanwhile: it could not be renewed, or somebody has broken it.
+    /// The file's lock was lost: its renewal failed, or another client has broken it.
     #[error("its lock was lost ({0})")]
     LockLost(Errno),
     /// An earlier write of the same stream failed.
     #[error("an earlier write failed")]
     AfterFailure,
-    /// What was written to a cached file could not be written back.
+    /// Data written to a cached file could not be written back.
     #[error("writing back: {0}")]
     WriteBack(std::sync::Arc<Error>),
-    /// The file would be longer than files can be.
+    /// The file would exceed the maximum size.
     #[error("a file has at most {} bytes", crate::FILE_BYTES_MAX)]
     TooLong,
-    /// Stock programs could not read it.
+    /// Stock programs could not read a file with this layout.
     #[error("libradosstriper knows objects of less than 2 GiB and stripe counts below 2^31 only")]
     NotForStock,
 }
@@ -57,7 +58,7 @@ impl Error {
         match self {
             Self::Rados(e) => e.errno(),
             Self::Layout(_) | Self::Attribute { .. } | Self::NotForStock => Errno::EINVAL,
-            // libradosstriper's answer when an attribute is missing.
+            // libradosstriper returns ENOENT when an attribute is missing.
             Self::NotStriped(_) => Errno::ENOENT,
             Self::InUse { .. } => EBUSY,
             Self::OwnAttribute(_) => EPERM,
@@ -67,15 +68,15 @@ impl Error {
         }
     }
 
-    /// Whether there is no such file.
+    /// Whether the file does not exist.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::Rados(e) if e.is_not_found())
     }
 }
 
-/// Nobody may.
+/// The operation is not permitted.
 const EPERM: Errno = Errno(1);
-/// Somebody else has it.
+/// Another client has the lock.
 pub(crate) const EBUSY: Errno = Errno(16);
 /// The file is too long.
 const EFBIG: Errno = Errno(27);
@@ -88,9 +89,9 @@ pub(crate) const ECANCELED: Errno = Errno(125);
 pub struct ReadError {
     /// The first byte that could not be read.
     pub at: u64,
-    /// What lies before it: from where the read began up to `at`, all of it valid.
+    /// The data from the start of the read up to `at`, all of it valid.
     pub before: Segments,
-    /// Why.
+    /// The cause.
     #[source]
     pub source: Error,
 }
@@ -99,10 +100,10 @@ pub struct ReadError {
 #[derive(Debug, thiserror::Error)]
 #[error("at byte {at}: {source}")]
 pub struct WriteError {
-    /// The first byte that may not have been written: all before it, from where the write began, are. Some
-    /// behind it may be.
+    /// The first byte that may not have been written. All bytes from the start of the write up to it
+    /// have been written; some after it may have been.
     pub at: u64,
-    /// Why.
+    /// The cause.
     #[source]
     pub source: Error,
 }

@@ -14,25 +14,24 @@ use crate::head::Head;
 use crate::segments::Segments;
 use loligo_layout::Layout;
 
-/// A striped file that is open: its lock is held, shared with others that have it open, until it is
-/// [closed](File::close) or dropped.
+/// An open striped file. Its lock is held, shared with other clients that have it open, until the file
+/// is [closed](File::close) or dropped.
 ///
-/// All I/O is direct: nothing is kept here, and a write has reached the OSDs' disks when it is done. I/Os of
-/// one file may be under way at the same time. Each of them is several requests, one for each object, so it
-/// is not atomic.
+/// All I/O is direct: nothing is cached, and a completed write is on the OSDs' disks. I/Os of one file
+/// may run concurrently. Each I/O consists of one request for each object, so it is not atomic.
 #[derive(Debug)]
 pub struct File {
     inner: Arc<Inner>,
     guard: Option<LockGuard>,
 }
 
-/// What I/Os under way need of their file.
+/// The state shared with I/Os in flight.
 #[derive(Debug)]
 pub(crate) struct Inner {
     direct: Direct,
     head: Head,
     lock: Option<LockState>,
-    /// The file is at least as long: as long as its lock is held it only grows.
+    /// A lower bound of the file's size: while its lock is held, the file only grows.
     size: AtomicU64,
 }
 
@@ -42,26 +41,26 @@ impl File {
         Self { inner: Arc::new(Inner { direct, head, lock, size: size.into() }), guard }
     }
 
-    /// How it is laid out.
+    /// The file's layout.
     pub fn layout(&self) -> Layout {
         self.inner.direct.layout()
     }
 
-    /// Its objects.
+    /// The file's objects.
     pub fn direct(&self) -> &Direct {
         &self.inner.direct
     }
 
-    /// Its size now, in bytes.
+    /// Queries the file's current size in bytes.
     ///
     /// # Errors
-    /// What kept the cluster from saying it.
+    /// Errors of the query.
     pub async fn size(&self) -> Result<u64, Error> {
         self.inner.refreshed_size().await
     }
 
-    /// Reads `len` bytes at `offset`, fewer if the file ends before, nothing behind its end. All of them are
-    /// in memory then; [`File::read_stream`] is for long ranges.
+    /// Reads `len` bytes at `offset`; fewer if the file ends before, and none behind its end. All of
+    /// them are held in memory; use [`File::read_stream`] for long ranges.
     ///
     /// # Errors
     /// The first by offset, with the bytes before it.
@@ -69,7 +68,7 @@ impl File {
         self.inner.read(Ask::Plain, offset, len).await
     }
 
-    /// The same, with the holes within objects, as OSDs' stores report them.
+    /// Like [`File::read`], but also reports the holes within objects, according to the OSDs' stores.
     ///
     /// # Errors
     /// As [`File::read`].
@@ -77,29 +76,29 @@ impl File {
         self.inner.read(Ask::Sparse, offset, len).await
     }
 
-    /// Writes at `offset`; the file grows as needed, what lies between is a hole.
+    /// Writes at `offset`. The file grows as needed; a gap before `offset` is a hole.
     ///
     /// # Errors
-    /// The first by offset. Dropped, the future gives up what is under way: which of the data was written is
-    /// not known then.
+    /// The first by offset. If the future is dropped, the requests in flight are abandoned: it is
+    /// unknown which of the data was written.
     pub async fn write(&self, offset: u64, data: impl Into<Buffers>) -> Result<(), WriteError> {
         self.inner.write(offset, data.into(), None).await
     }
 
-    /// Writes at the file's end, and returns where that was. Never in parallel with another append through
-    /// this `File`; the place is claimed before data is written, so that what others append with this library
-    /// lands behind or before it. (libradosstriper does not claim: two of its writers that append at once may
-    /// get the same place.)
+    /// Writes at the file's end, and returns the offset of the data. Appends through this `File` are
+    /// exclusive. The range is claimed before data is written, so appends of other clients of this
+    /// library do not overlap it. (libradosstriper does not claim a range: two of its writers that
+    /// append at once may get the same offset.)
     ///
     /// # Errors
-    /// As [`File::write`]. What could not be written is a hole.
+    /// As [`File::write`]. Data that could not be written leaves a hole.
     pub async fn append(&mut self, data: impl Into<Buffers>) -> Result<u64, WriteError> {
         self.append_claimed(data.into(), |_| None).await
     }
 
-    /// The same; the claim of the place sets an attribute of the file in the same change, with the value that
-    /// `value` makes of the place. So readers can be told that what lies there may not be written yet; the
-    /// caller removes it when it is.
+    /// Like [`File::append`], but the claim also sets an attribute of the file in the same change, to
+    /// the value that `value` returns for the claimed range. It can tell readers that the data there may
+    /// not be written yet. The caller removes the attribute when the data is written.
     ///
     /// # Errors
     /// As [`File::append`]; [`Error::OwnAttribute`].
@@ -123,15 +122,15 @@ impl File {
         Ok(at)
     }
 
-    /// The cookie of its lock, which no other open file has; `None` at a snapshot.
+    /// The cookie of the file's lock, unique to this open file; `None` at a snapshot.
     pub fn lock_cookie(&self) -> Option<&Name> {
         self.guard.as_ref().map(LockGuard::cookie)
     }
 
-    /// Makes the file at least `size` bytes long; what is new is a hole.
+    /// Grows the file to at least `size` bytes; the new part is a hole.
     ///
     /// # Errors
-    /// [`Error::TooLong`], or what kept the cluster from doing it.
+    /// [`Error::TooLong`], and errors of the request.
     pub async fn extend(&self, size: u64) -> Result<(), Error> {
         self.inner.check()?;
         self.inner.grow(size).await
@@ -141,10 +140,11 @@ impl File {
         Arc::clone(&self.inner)
     }
 
-    /// Closes it: gives up the lock and waits until that is done.
+    /// Closes the file: releases the lock and waits until that is done.
     ///
     /// # Errors
-    /// If the lock was lost before: then somebody may have truncated or removed the file meanwhile.
+    /// If the lock was lost before: then another client may have truncated or removed the file
+    /// meanwhile.
     pub async fn close(self) -> Result<(), Error> {
         match self.guard {
             None => Ok(()),
@@ -161,7 +161,7 @@ impl Inner {
         &self.direct
     }
 
-    /// The file is at least as long.
+    /// A lower bound of the file's size.
     pub(crate) fn known_size(&self) -> u64 {
         self.size.load(Ordering::Relaxed)
     }
@@ -180,7 +180,7 @@ impl Inner {
         self.direct.read_as(ask, offset, end - offset).await
     }
 
-    /// Writes; if the file must grow it does so to `reserve`, if that is further.
+    /// Writes. If the file must grow, it grows to `reserve` if that is larger.
     pub(crate) async fn write(
         &self,
         offset: u64,
@@ -209,7 +209,7 @@ impl Inner {
         Ok(())
     }
 
-    /// Where a range ends, or the file if it ends before.
+    /// The end of a range, or of the file if it ends before.
     pub(crate) async fn end_of(&self, offset: u64, len: u64) -> Result<u64, Error> {
         let end = offset.saturating_add(len);
         if end <= self.size.load(Ordering::Relaxed) {
@@ -220,11 +220,11 @@ impl Inner {
 
     async fn refreshed_size(&self) -> Result<u64, Error> {
         let size = self.head.size().await?;
-        // Answers may overtake each other; the file does not shrink.
+        // Replies may be reordered; the file does not shrink.
         Ok(self.size.fetch_max(size, Ordering::Relaxed).max(size))
     }
 
-    /// Extends the file by `len` bytes that nobody else extends it by. Returns where they begin.
+    /// Extends the file by `len` bytes that no other client claims. Returns their offset.
     async fn claim<'n>(
         &self,
         len: u64,

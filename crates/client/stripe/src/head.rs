@@ -1,9 +1,10 @@
-//! A striped file's first object: it says how long the file is and how it is laid out, and has its lock.
+//! The first object of a striped file, which holds the file's size, layout and lock.
 //!
-//! Attributes, their text and the lock are libradosstriper's (`src/libradosstriper/RadosStriperImpl.cc`): who
-//! reads or writes has the lock shared under the tag `Tag`; who truncates or removes has it alone, without a
-//! tag; the cookie is a random UUID and the description is empty. Stock programs hold it until they give it
-//! up. Ours renew it, so that what a program holds that dies is free a minute later.
+//! The attributes, their text and the lock are those of libradosstriper
+//! (`src/libradosstriper/RadosStriperImpl.cc`). Readers and writers hold the lock shared, with the tag
+//! `Tag`; a client that truncates or removes the file holds it exclusively, without a tag. The cookie is
+//! a random UUID and the description is empty. Stock programs hold the lock until they release it. This
+//! crate's locks expire and are renewed, so that the lock of a program that died is free a minute later.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -22,21 +23,22 @@ const SIZE: &str = "striper.size";
 
 const LOCK: &str = "striper.lock";
 const SHARED_TAG: &str = "Tag";
-/// How long a lock outlives who holds it, unless something else is [said](crate::Striper::with_lock_time).
+/// How long a lock outlives its owner, unless [set](crate::Striper::with_lock_time) otherwise.
 pub(crate) const LOCK_TIME: Duration = Duration::from_secs(60);
 
-/// What is known of a striped file.
+/// The properties of a striped file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FileStat {
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// When its first object was last changed, as stock programs report it.
+    /// When the first object was last changed, which stock programs report as the file's modification
+    /// time.
     pub mtime: SystemTime,
-    /// How it is laid out.
+    /// The layout.
     pub layout: Layout,
 }
 
-/// The first object.
+/// The first object of a file.
 #[derive(Clone, Debug)]
 pub(crate) struct Head {
     io: IoCtx,
@@ -49,12 +51,12 @@ impl Head {
         Self { io, name, lock_time }
     }
 
-    /// What it says, in one state of it.
+    /// Reads the file's properties atomically.
     pub(crate) async fn stat(&self) -> Result<FileStat, Error> {
         Ok(self.stat_with_xattrs().await?.0)
     }
 
-    /// The same with all attributes, also the file's own, in one state of it.
+    /// Reads the properties together with all attributes, including the file's own, atomically.
     pub(crate) async fn stat_with_xattrs(&self) -> Result<(FileStat, BTreeMap<Bytes, Bytes>), Error> {
         let answers = self.io.operate_read(self.name.clone(), ReadOp::new().stat().xattrs()).await?;
         let [stat, attributes] = answers.as_slice() else { return Err(Error::Rados(Errno::EPROTO.into())) };
@@ -72,7 +74,8 @@ impl Head {
         parse(SIZE, &value)
     }
 
-    /// Makes it, with an attribute of its users, and takes its lock; EEXIST if there is one.
+    /// Creates the object, with an optional attribute of the user, and takes its lock. EEXIST if the
+    /// object exists.
     pub(crate) async fn create(
         &self,
         layout: Layout,
@@ -93,7 +96,7 @@ impl Head {
         self.locked(op, LockMode::Shared).await
     }
 
-    /// Takes the lock; ENOENT if there is no such object.
+    /// Takes the lock; ENOENT if the object does not exist.
     pub(crate) async fn lock(&self, mode: LockMode) -> Result<LockGuard, Error> {
         self.locked(WriteOp::new().assert_exists(), mode).await
     }
@@ -113,13 +116,13 @@ impl Head {
         }
     }
 
-    /// The cookies of those that have the lock.
+    /// The cookies of the lock's owners.
     pub(crate) async fn lock_cookies(&self) -> Result<Vec<Name>, Error> {
         let info = self.io.lock_info(self.name.clone(), LOCK).await?;
         Ok(info.holders.into_iter().map(|holder| holder.cookie).collect())
     }
 
-    /// Who has the lock, as far as it can be told.
+    /// The lock's owners, as text for people; empty if they are unknown.
     async fn holders(&self) -> String {
         let info = self.io.lock_info(self.name.clone(), LOCK).await;
         let holders = info.map(|info| info.holders).unwrap_or_default();
@@ -127,8 +130,9 @@ impl Head {
         named.collect::<Vec<_>>().join(", ")
     }
 
-    /// Makes the size at least this. It is done before data is written behind the old end, so that no object
-    /// is left behind by whoever removes the file; until the data comes, zeros are read there.
+    /// Raises the size to at least `size`. Done before data is written behind the old end, so that a
+    /// client that removes the file finds all its objects. Until the data is written, zeros are read
+    /// there.
     pub(crate) async fn grow(&self, size: u64) -> Result<(), Error> {
         let op = WriteOp::new().compare_xattr_number(SIZE, CmpOp::Gt, size).set_xattr(SIZE, size.to_string());
         match self.io.operate(self.name.clone(), op).await {
@@ -137,7 +141,8 @@ impl Head {
         }
     }
 
-    /// Makes the size `to` if it is `from`, and sets an attribute together with it. Returns whether it was.
+    /// Changes the size from `from` to `to` and sets an attribute, in one operation. Returns `false` if
+    /// the size is not `from`.
     pub(crate) async fn exchange_size(
         &self,
         from: u64,
@@ -161,7 +166,7 @@ impl Head {
         Ok(self.io.set_xattr(self.name.clone(), SIZE, size.to_string()).await?)
     }
 
-    /// The attributes of its users.
+    /// The attributes set by users.
     pub(crate) async fn xattrs(&self) -> Result<BTreeMap<Vec<u8>, Bytes>, Error> {
         let mut all = self.io.xattrs(self.name.clone()).await?;
         all.retain(|name, _| !is_striper_attribute(name));
@@ -172,7 +177,7 @@ impl Head {
         Ok(self.io.xattr(self.name.clone(), name).await?)
     }
 
-    /// Changes an attribute of its users, if there is such an object.
+    /// Changes an attribute set by users, if the object exists.
     pub(crate) async fn change_xattr(
         &self,
         name: &[u8],
@@ -189,8 +194,8 @@ impl Head {
     }
 }
 
-/// An attribute's name that is the file's own business, not its user's (`RadosStriperImpl::getxattrs` leaves
-/// them out).
+/// Whether an attribute is the file's own, not one set by users (`RadosStriperImpl::getxattrs` leaves
+/// these out).
 pub fn is_striper_attribute(name: &[u8]) -> bool {
     let own = [STRIPE_UNIT, STRIPE_COUNT, OBJECT_SIZE, SIZE];
     own.iter().any(|own| own.as_bytes() == name) || name.strip_prefix(b"lock.") == Some(LOCK.as_bytes())

@@ -1,4 +1,4 @@
-//! Holes: to make them, and to tell where they are.
+//! Punching and finding holes.
 
 use std::collections::BTreeMap;
 
@@ -10,29 +10,30 @@ use crate::error::Error;
 use crate::file::File;
 use loligo_layout::{Layout, ObjectExtent, ObjectNo};
 
-/// Requests of one call under way at a time.
+/// The most requests of one call in flight.
 const REQUESTS_MAX: usize = 16;
-/// Objects that one call of [`File::parts`] asks for, but for those at its ends.
+/// The most objects that one call of [`File::parts`] queries, except for those at its ends.
 const OBJECTS_MAX: u64 = 256;
-/// Bytes that one call of [`File::parts`] tells of at most. With the smallest stripe units that are 16,384
-/// parts.
+/// The most bytes that one call of [`File::parts`] reports on. With the smallest stripe units that is
+/// 16,384 parts.
 const BYTES_MAX: u64 = 1 << 30;
 
 /// A part of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// Bytes; not 0.
+    /// Length in bytes; not 0.
     pub len: u64,
-    /// It takes no room and reads as zeros.
+    /// The part takes no space and reads as zeros.
     pub is_hole: bool,
 }
 
 impl File {
-    /// Makes a range read as zeros and gives its room back. The file stays as long as it is. Objects that lie
-    /// within as a whole are removed, except for the first, which says what the file is.
+    /// Makes a range read as zeros and frees its space. The file's size does not change. Objects that
+    /// lie wholly within the range are removed, except for the first object, which holds the file's
+    /// attributes.
     ///
     /// # Errors
-    /// The first that comes; some of the range may have become a hole then.
+    /// The first that occurs; some of the range may have become a hole then.
     pub async fn punch(&self, offset: u64, len: u64) -> Result<(), Error> {
         let inner = self.inner();
         inner.check()?;
@@ -40,12 +41,13 @@ impl File {
         self.direct().punch(offset, end.saturating_sub(offset)).await
     }
 
-    /// Which parts of a range are holes, as OSDs' stores report them; parts that follow each other differ.
-    /// They end where the range or the file does, or earlier if the range is long; there is one at least
-    /// unless there is nothing to be told of. What a pool cannot tell counts as no hole.
+    /// Reports which parts of a range are holes, according to the OSDs' stores; adjacent parts differ.
+    /// The parts end at the end of the range or of the file, or earlier if the range is long. There is
+    /// at least one part unless the range has no bytes within the file. If a pool cannot report holes,
+    /// there are none.
     ///
     /// # Errors
-    /// The first that comes.
+    /// The first that occurs.
     pub async fn parts(&self, offset: u64, len: u64) -> Result<Vec<Part>, Error> {
         let inner = self.inner();
         inner.check()?;
@@ -83,7 +85,7 @@ impl Direct {
         Ok(with_holes(offset, len, stored))
     }
 
-    /// Which ranges of the file an extent holds: where and how long.
+    /// The ranges of the file for which an extent has stored data, as offsets and lengths.
     async fn stored(&self, extent: ObjectExtent) -> Result<Vec<(u64, u64)>, Error> {
         let asked = self.ioctx().extents(self.name(extent.object), extent.offset, extent.len).await;
         let ranges = match asked {
@@ -104,14 +106,14 @@ impl Direct {
 
 fn told_at_once(layout: Layout) -> u64 {
     let bytes = match OBJECTS_MAX / layout.stripe_count() {
-        // Less than one set: so many of its objects.
+        // Less than one set: as many of its objects as are allowed.
         0 => OBJECTS_MAX * layout.stripe_unit(),
         sets => sets * layout.set_size(),
     };
     bytes.min(BYTES_MAX)
 }
 
-/// What lies between ascending ranges is holes.
+/// Fills the gaps between ascending stored ranges with holes.
 fn with_holes(offset: u64, len: u64, stored: Vec<(u64, u64)>) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     let mut add = |len: u64, is_hole: bool| match parts.last_mut() {
@@ -121,7 +123,7 @@ fn with_holes(offset: u64, len: u64, stored: Vec<(u64, u64)>) -> Vec<Part> {
     };
     let (mut at, end) = (offset, offset + len);
     for (begins, len) in stored {
-        // An OSD may tell of the same bytes twice.
+        // An OSD may report the same bytes twice.
         let begins = begins.clamp(at, end);
         let ends = begins.saturating_add(len).clamp(begins, end);
         add(begins - at, true);

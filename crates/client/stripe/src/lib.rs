@@ -1,4 +1,4 @@
-//! Striped files: bytes without a bound over objects that have one.
+//! Striped files: files of any size over objects of a bounded size.
 //!
 //! ```no_run
 //! # async fn example(pool: loligo_rados::IoCtx) -> Result<(), Box<dyn std::error::Error>> {
@@ -13,20 +13,21 @@
 //! # }
 //! ```
 //!
-//! - [`Layout`] says which byte of a file lies in which object, exactly as Ceph's file layouts do, and
-//!   [`ObjectNames`] what the objects are called, by libradosstriper or by CephFS.
-//! - [`Direct`] is one I/O on such objects: a request to each object, all at once, and one result:
-//!   [`Segments`] of data and holes without copies, or the first error by offset.
-//! - [`Striper`] has the striped files of a pool in the format of libradosstriper, so that `rados --striper`
-//!   reads ours and we read its; [`File`] is one that is open, under libradosstriper's lock.
-//! - [`ReadStream`] and [`WriteStream`] keep many I/Os of one file under way, in order, as many as the way to
-//!   the OSDs holds: [`Window`] measures that.
-//! - [`CachedFile`] is an open file behind a cache ([`loligo_cache`]) that reads ahead and writes back later.
+//! - [`Layout`] maps each byte of a file to an object, exactly as Ceph's file layouts do.
+//!   [`ObjectNames`] names the objects as libradosstriper or CephFS does.
+//! - [`Direct`] does one I/O on such objects: a request to each object, all at once, with one result.
+//!   The result is [`Segments`] of data and holes without copies, or the first error by offset.
+//! - [`Striper`] manages the striped files of a pool in the format of libradosstriper: `rados --striper`
+//!   and this crate read each other's files. [`File`] is an open file, under libradosstriper's lock.
+//! - [`ReadStream`] and [`WriteStream`] keep many I/Os of one file in flight, in order. [`Window`]
+//!   measures how many bytes in flight fill the path to the OSDs.
+//! - [`CachedFile`] is an open file with a cache ([`loligo_cache`]) that reads ahead and writes back
+//!   later.
 //!
-//! What this crate refuses to do: without a cache it does not read ahead of a stream's range or write behind;
-//! it does not make I/Os atomic that touch several objects, nor order writes that overlap and are under way
-//! together; it does not know CephFS's directories and inodes, only how their data is laid out. It has no
-//! threads of its own.
+//! Limits: without a cache the crate does not read ahead of a stream's range and does not write behind.
+//! I/Os that touch several objects are not atomic, and concurrent writes that overlap are not ordered.
+//! Of CephFS the crate knows the layout of data, but no directories and inodes. It has no threads of its
+//! own.
 #![forbid(unsafe_code)]
 
 mod buffers;
@@ -54,5 +55,5 @@ pub use segments::{Segment, Segments};
 pub use stream::{ReadStream, StreamOptions, Ticket, Window, WriteStream};
 pub use striper::{FileList, Striper};
 
-/// Bytes of a striped file at most: stock programs read its size as a signed number.
+/// The maximum size of a striped file: stock programs read the size as a signed number.
 pub const FILE_BYTES_MAX: u64 = i64::MAX as u64;

@@ -1,25 +1,25 @@
-//! What was read: bytes and holes, as they came from the objects, without copies.
+//! The result of a read: bytes and holes, as received from the objects, without copies.
 
 use bytes::{Bytes, BytesMut};
 
-/// A range of a file as it was read: parts that adjoin each other.
+/// A range of a file that was read, as adjacent parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Segments {
     offset: u64,
     parts: Vec<Segment>,
 }
 
-/// A part of what was read.
+/// A part of a range that was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Segment {
-    /// Bytes that lie in an object.
+    /// Bytes that an object holds.
     Data(Bytes),
-    /// So many zeros that lie in none.
+    /// A number of bytes that no object holds. They read as zeros.
     Hole(u64),
 }
 
 impl Segment {
-    /// Bytes, at least one.
+    /// The number of bytes, at least one.
     pub fn len(&self) -> u64 {
         match self {
             Self::Data(data) => data.len() as u64,
@@ -27,19 +27,19 @@ impl Segment {
         }
     }
 
-    /// Never: who reads nothing gets no segment.
+    /// Always false: an empty read has no segments.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 impl Segments {
-    /// Nothing, read at `offset`.
+    /// An empty read at `offset`.
     pub(crate) fn empty(offset: u64) -> Self {
         Self { offset, parts: Vec::new() }
     }
 
-    /// Puts data that was found at these offsets in place, and holes up to `end` between. The data must be
+    /// Sorts data found at these offsets, and fills the gaps up to `end` with holes. The data must be
     /// within the range and must not overlap.
     pub(crate) fn assemble(offset: u64, end: u64, mut found: Vec<(u64, Bytes)>) -> Self {
         found.sort_unstable_by_key(|(at, _)| *at);
@@ -60,17 +60,17 @@ impl Segments {
         }
     }
 
-    /// Where in the file it begins.
+    /// The offset in the file of the first byte.
     pub fn offset(&self) -> u64 {
         self.offset
     }
 
-    /// Bytes, those of holes included.
+    /// The number of bytes, including those of holes.
     pub fn len(&self) -> u64 {
         self.parts.iter().map(Segment::len).sum()
     }
 
-    /// Whether nothing was read: the file ends before.
+    /// Whether nothing was read, because the file ends before the range.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
@@ -80,7 +80,7 @@ impl Segments {
         &self.parts
     }
 
-    /// What lies before a byte of the file.
+    /// The part of the range that lies before offset `end` of the file.
     pub(crate) fn before(mut self, end: u64) -> Self {
         let mut room = end.saturating_sub(self.offset);
         self.parts.retain_mut(|part| {
@@ -95,7 +95,7 @@ impl Segments {
         self
     }
 
-    /// All of it in one piece, holes as zeros; copied unless it is one piece anyway.
+    /// All bytes in one buffer, with holes as zeros. Copied unless there is only one segment, of data.
     pub fn into_bytes(mut self) -> Bytes {
         if let [Segment::Data(_)] = self.parts.as_slice()
             && let Some(Segment::Data(data)) = self.parts.pop()

@@ -15,10 +15,10 @@ use crate::head::{FileStat, Head, LOCK_TIME, is_striper_attribute};
 use loligo_layout::{Layout, ObjectNo};
 use loligo_layout::{ObjectNames, striped_file};
 
-/// Objects that are removed or truncated at a time.
+/// The most objects that are removed or truncated at a time.
 const OBJECTS_UNDER_WAY: usize = 64;
 
-/// The striped files of a pool and namespace, and how new ones are laid out. Cheap to clone.
+/// The striped files of a pool and namespace, and the layout of new ones. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Striper {
     io: IoCtx,
@@ -28,21 +28,22 @@ pub struct Striper {
 }
 
 impl Striper {
-    /// Those of a pool; new files get the [default layout](Layout::default).
+    /// The striped files of a pool; new files get the [default layout](Layout::default).
     pub fn new(io: IoCtx) -> Self {
         Self { io, layout: Layout::default(), lock_time: LOCK_TIME, mark: None }
     }
 
-    /// The same, with locks that outlive a program that dies by this time, at least a second, instead of a
-    /// minute. They are renewed three times as often.
+    /// Sets how long locks outlive a program that dies: at least a second, by default a minute. Locks
+    /// are renewed three times within this time.
     pub fn with_lock_time(self, lock_time: Duration) -> Self {
         Self { lock_time: lock_time.max(Duration::from_secs(1)), ..self }
     }
 
-    /// The same, with this layout for new files.
+    /// Sets the layout of new files.
     ///
     /// # Errors
-    /// [`Error::NotForStock`]: stock programs read the numbers of a file's layout as signed ones of 32 bits.
+    /// [`Error::NotForStock`]: stock programs read the numbers of a file's layout as signed 32-bit
+    /// integers.
     pub fn with_layout(self, layout: Layout) -> Result<Self, Error> {
         let signed_max = i32::MAX as u64;
         if layout.object_size().max(layout.stripe_count()) > signed_max {
@@ -51,10 +52,11 @@ impl Striper {
         Ok(Self { layout, ..self })
     }
 
-    /// The same; each file that it makes, cuts off (also to the size it has) or removes gets this attribute
-    /// first: a new one together with its first object, others under their lock, before anything of them is
-    /// lost. The caller removes it when the file is whole again, so that what a program leaves that dies in
-    /// between can be told from a whole file.
+    /// Sets an attribute as a mark on each file that this striper creates, truncates (also to its
+    /// current size) or removes. A new file gets the mark together with its first object; an existing
+    /// file gets it under its lock, before any of its data is lost. The caller removes the mark when the
+    /// file is complete again. A file left incomplete by a program that died can thus be distinguished
+    /// from a complete one.
     pub fn with_mark(self, name: impl Into<Vec<u8>>, value: impl Into<Vec<u8>>) -> Self {
         Self { mark: Some((name.into(), value.into())), ..self }
     }
@@ -64,16 +66,16 @@ impl Striper {
         self.layout
     }
 
-    /// The pool.
+    /// The pool and namespace.
     pub fn ioctx(&self) -> &IoCtx {
         &self.io
     }
 
-    /// Opens a file that exists. As long as it is open nobody can truncate or remove it. At a snapshot there
-    /// is nothing to lock.
+    /// Opens an existing file. Nobody can truncate or remove it while it is open. At a snapshot no lock
+    /// is taken.
     ///
     /// # Errors
-    /// ENOENT; [`Error::InUse`] while somebody truncates or removes it.
+    /// ENOENT; [`Error::InUse`] while another client truncates or removes the file.
     pub async fn open(&self, file: impl AsRef<[u8]>) -> Result<File, Error> {
         let head = self.head(file.as_ref());
         let guard = match self.io.is_at_snapshot() {
@@ -83,7 +85,7 @@ impl Striper {
         self.opened(file.as_ref(), head, guard).await
     }
 
-    /// Opens a file; makes an empty one if there is none.
+    /// Opens a file; creates an empty one if it does not exist.
     ///
     /// # Errors
     /// As [`Striper::open`].
@@ -94,24 +96,24 @@ impl Striper {
                 done => return done,
             }
             match self.open(file.as_ref()).await {
-                // Removed in between.
+                // The file was removed in between.
                 Err(e) if e.is_not_found() => {}
                 done => return done,
             }
         }
     }
 
-    /// Makes an empty file and opens it.
+    /// Creates an empty file and opens it.
     ///
     /// # Errors
-    /// EEXIST if there is one, or anything else in the place of its first object.
+    /// EEXIST if the file exists, or any other object has the name of its first object.
     pub async fn create(&self, file: impl AsRef<[u8]>) -> Result<File, Error> {
         let head = self.head(file.as_ref());
         let guard = head.create(self.layout, self.mark.as_ref()).await?;
         Ok(File::new(self.direct(file.as_ref(), self.layout), head, Some(guard), 0))
     }
 
-    /// Size, modification time and layout.
+    /// Returns the file's size, modification time and layout.
     ///
     /// # Errors
     /// ENOENT; [`Error::NotStriped`].
@@ -119,7 +121,8 @@ impl Striper {
         self.head(file.as_ref()).stat().await
     }
 
-    /// Size, modification time and layout, with the attributes that users gave the file, in one state of it.
+    /// Returns the file's size, modification time and layout, and the attributes set by users, all read
+    /// atomically.
     ///
     /// # Errors
     /// As [`Striper::stat`].
@@ -132,8 +135,8 @@ impl Striper {
         Ok((stat, users.map(|(name, value)| (name.to_vec(), value)).collect()))
     }
 
-    /// The cookies of those that have a file open, or truncate or remove it; also those of programs that were
-    /// killed, until their locks are over.
+    /// The lock cookies of the clients that have a file open, or truncate or remove it. Includes those
+    /// of killed programs until their locks expire.
     ///
     /// # Errors
     /// ENOENT.
@@ -141,13 +144,13 @@ impl Striper {
         self.head(file.as_ref()).lock_cookies().await
     }
 
-    /// Sets a file's size: cuts it off, or extends it by a hole.
+    /// Sets a file's size: truncates it, or extends it by a hole.
     ///
-    /// Objects go first, backwards, and the size is changed last, so that nothing is left behind if that
-    /// fails in between: the file is as long as it was then, with holes.
+    /// Objects are truncated first, in descending order, and the size is changed last. If the operation
+    /// fails in between, no orphaned object remains: the file has its old size, with holes.
     ///
     /// # Errors
-    /// ENOENT; [`Error::InUse`] while somebody has it open.
+    /// ENOENT; [`Error::InUse`] while another client has the file open.
     pub async fn truncate(&self, file: impl AsRef<[u8]>, size: u64) -> Result<(), Error> {
         if size > FILE_BYTES_MAX {
             return Err(Error::TooLong);
@@ -162,13 +165,14 @@ impl Striper {
 
     async fn truncate_locked(&self, file: &[u8], head: &Head, size: u64) -> Result<(), Error> {
         let FileStat { size: old, layout, .. } = head.stat().await?;
-        // Also where nothing is left to be cut off: nobody else may take the file for whole from now on.
+        // Marked also if nothing is left to be cut off: from now on no client may take the file for
+        // complete.
         if size <= old {
             self.mark(head).await?;
         }
         if size < old {
             let direct = self.direct(file, layout);
-            // Objects of sets before the cut keep all they have.
+            // Objects of sets before the cut keep all their data.
             let first = size / layout.set_size() * layout.stripe_count();
             let cut = (first..layout.object_count(old)).rev().map(|object| {
                 let (direct, object) = (&direct, ObjectNo(object));
@@ -180,22 +184,23 @@ impl Striper {
         if size == old { Ok(()) } else { head.set_size(size).await }
     }
 
-    /// Removes a file: all objects backwards, the first one, with the lock, last.
+    /// Removes a file: all objects in descending order. The first object, which holds the lock, is the
+    /// last.
     ///
     /// # Errors
-    /// ENOENT; [`Error::InUse`] while somebody has it open. If it fails in between, what is left is the file,
-    /// with holes.
+    /// ENOENT; [`Error::InUse`] while another client has the file open. If the operation fails in
+    /// between, the file remains, with holes.
     pub async fn remove(&self, file: impl AsRef<[u8]>) -> Result<(), Error> {
         let head = self.head(file.as_ref());
         let guard = head.lock(LockMode::Exclusive).await?;
         match self.remove_locked(file.as_ref(), &head).await {
             Ok(()) => {
-                // The lock went with the object.
+                // The lock was removed with the object.
                 guard.leave();
                 Ok(())
             }
             Err(e) => {
-                // Why it failed is of more interest than whether the lock could be given up.
+                // The error of the removal is more useful than that of the release.
                 let _ = guard.release().await;
                 Err(e)
             }
@@ -218,7 +223,8 @@ impl Striper {
         }
     }
 
-    /// The names of the pool's striped files, in no order: of all objects that are called as a first one is.
+    /// Lists the pool's striped files, in no order: every object that is named as a first object counts
+    /// as a file.
     pub fn files(&self) -> FileList {
         FileList { objects: self.io.objects() }
     }
@@ -245,8 +251,8 @@ impl Striper {
     }
 }
 
-/// Attributes that users give to files. They lie with the file's first object, so that `rados --striper` and
-/// libradosstriper see and change the same ones; nobody needs the file's lock for them.
+/// Attributes that users set on files. They are stored at the file's first object, where libradosstriper
+/// and `rados --striper` see and change the same ones. Accessing them does not require the file's lock.
 ///
 /// ```no_run
 /// # async fn example(striper: loligo_stripe::Striper) -> Result<(), loligo_stripe::Error> {
@@ -260,16 +266,16 @@ impl Striper {
 /// # }
 /// ```
 impl Striper {
-    /// The value of an attribute. As in libradosstriper, the file's [own](crate::is_striper_attribute) can be
-    /// read, too.
+    /// The value of an attribute. As in libradosstriper, the file's [own](crate::is_striper_attribute)
+    /// attributes can be read, too.
     ///
     /// # Errors
-    /// ENOENT: no such file; ENODATA: it has none of that name.
+    /// ENOENT: the file does not exist; ENODATA: it has no such attribute.
     pub async fn xattr(&self, file: impl AsRef<[u8]>, name: impl AsRef<[u8]>) -> Result<Bytes, Error> {
         self.head(file.as_ref()).xattr(name.as_ref()).await
     }
 
-    /// All attributes, by name, but for the file's [own](crate::is_striper_attribute).
+    /// All attributes, by name, except for the file's [own](crate::is_striper_attribute).
     ///
     /// # Errors
     /// ENOENT.
@@ -280,8 +286,8 @@ impl Striper {
     /// Sets an attribute.
     ///
     /// # Errors
-    /// ENOENT: no such file, where libradosstriper would make an object that is none.
-    /// [`Error::OwnAttribute`]; what the OSDs refuse: E2BIG, ENAMETOOLONG.
+    /// ENOENT: the file does not exist. (libradosstriper would create an object that is not a striped
+    /// file.) [`Error::OwnAttribute`]; errors of the OSDs: E2BIG, ENAMETOOLONG.
     pub async fn set_xattr(
         &self,
         file: impl AsRef<[u8]>,
@@ -295,7 +301,7 @@ impl Striper {
     /// Removes an attribute.
     ///
     /// # Errors
-    /// ENOENT: no such file; ENODATA: it has none of that name; [`Error::OwnAttribute`].
+    /// ENOENT: the file does not exist; ENODATA: it has no such attribute; [`Error::OwnAttribute`].
     pub async fn remove_xattr(&self, file: impl AsRef<[u8]>, name: impl AsRef<[u8]>) -> Result<(), Error> {
         let name = name.as_ref();
         self.head(file.as_ref()).change_xattr(name, |op| op.remove_xattr(name)).await
@@ -320,8 +326,8 @@ impl FileList {
     }
 }
 
-/// Makes an object shorter. The first one stays, empty, since it is the file's head; others go with their
-/// last byte.
+/// Truncates an object. An object left empty is removed, except for the first one, which is the file's
+/// head.
 async fn cut_object(direct: &Direct, object: ObjectNo, len: u64) -> Result<(), Error> {
     if len == 0 && object != ObjectNo(0) {
         return remove_object(direct, object).await;
@@ -333,7 +339,7 @@ async fn remove_object(direct: &Direct, object: ObjectNo) -> Result<(), Error> {
     absent_is_fine(direct.ioctx().remove(direct.name(object)).await)
 }
 
-/// Of a file with holes not all objects are there.
+/// Treats a missing object as success: a file with holes does not have all objects.
 fn absent_is_fine(done: Result<(), loligo_rados::Error>) -> Result<(), Error> {
     match done {
         Err(e) if e.is_not_found() => Ok(()),
@@ -341,7 +347,7 @@ fn absent_is_fine(done: Result<(), loligo_rados::Error>) -> Result<(), Error> {
     }
 }
 
-/// Does many things, some at a time.
+/// Runs many operations, `OBJECTS_UNDER_WAY` at a time.
 async fn all<F: Future<Output = Result<(), Error>>>(these: impl Iterator<Item = F>) -> Result<(), Error> {
     stream::iter(these).buffer_unordered(OBJECTS_UNDER_WAY).try_collect().await
 }

@@ -1,5 +1,5 @@
-//! Goal: a striped file behind a cache is an array of bytes, also while its server stops and comes back.
-//! Method: an embedded server, and an array beside it.
+//! Goal: a striped file with a cache behaves as an array of bytes, also while its server stops and
+//! restarts. Method: an embedded server, and an array to compare with.
 
 #[allow(dead_code, reason = "not all tests use all of it")]
 mod place;
@@ -44,7 +44,7 @@ async fn a_cached_file_is_an_array() {
     file.write(FILE_BYTES as u64 - 1, &[0]).await.expect("written");
     random_ops(&file, &mut array, &mut fastrand::Rng::with_seed(1), 300).await;
     file.close().await.expect("closed");
-    // Uncached, and from the front with a new cache, in small pieces.
+    // Read uncached, then from the beginning with a new cache, in small pieces.
     let file = striper.open("f").await.expect("there");
     assert!(file.read(0, u64::MAX).await.expect("read").into_bytes() == array);
     let file = file.cached(&cache);
@@ -56,8 +56,7 @@ async fn a_cached_file_is_an_array() {
     file.close().await.expect("closed");
 }
 
-/// The server ends while data is written back, and comes back: nothing that was flushed is lost, and nothing
-/// is told to have failed.
+/// The server stops during write-back and restarts: no flushed data is lost, and no failure is reported.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_server_ends_under_write_back() {
     let dir = std::env::temp_dir().join(format!("loligo-cached-{}", std::process::id()));
@@ -81,7 +80,7 @@ async fn the_server_ends_under_write_back() {
         random_ops(&file, &mut array, &mut fastrand::Rng::with_seed(round), 10).await;
         let addr = server.mon_addr();
         drop(server);
-        // It is away, so this stays in the cache: a whole block, of which nothing must be read.
+        // The server is down, so this stays in the cache: a whole block, for which nothing must be read.
         let at = round as usize * 4096;
         file.write(at as u64, &[round as u8; 4096]).await.expect("in the cache");
         array[at..at + 4096].fill(round as u8);

@@ -1,5 +1,5 @@
-//! Goal: striped files behave like arrays of bytes, whatever their layout, and I/Os end as they say. Method:
-//! an embedded server, and an oracle in memory where operations are random.
+//! Goal: striped files behave as arrays of bytes, whatever their layout, and I/Os fail and end as
+//! documented. Method: an embedded server, and an array in memory as the oracle of random operations.
 
 mod place;
 
@@ -47,7 +47,7 @@ async fn a_file_is_made_written_read_and_removed() {
     let data = pattern(20 * UNIT + 7, 1);
     file.write(0, data.clone()).await.expect("written");
     assert_eq!(content(&file).await, data);
-    // Vectored, over the end, with a hole before.
+    // A vectored write beyond the end, with a hole before it.
     let parts = [pattern(10, 2), pattern(3 * UNIT, 3), pattern(1, 4)];
     file.write(30 * UNIT, parts.clone().into_iter().collect::<loligo_stripe::Buffers>())
         .await
@@ -110,7 +110,7 @@ async fn holes_are_made_told_and_take_no_room() {
     };
     assert_eq!(told(0, u64::MAX).await, [(12 * UNIT, false)]);
     assert_eq!(told(12 * UNIT, 7).await, []);
-    // A set of two objects in the middle, and one unit of what is left before it.
+    // Punches a set of two objects in the middle, and one unit of the data before it.
     file.punch(3 * UNIT, 5 * UNIT).await.expect("punched");
     assert_eq!(told(0, u64::MAX).await, [(3 * UNIT, false), (5 * UNIT, true), (4 * UNIT, false)]);
     assert_eq!(told(UNIT, 3 * UNIT).await, [(2 * UNIT, false), (UNIT, true)]);
@@ -118,7 +118,7 @@ async fn holes_are_made_told_and_take_no_room() {
     all.sort();
     let left: Vec<u64> = (0..8).filter(|n| all.contains(&format!("f.{n:016x}"))).collect();
     assert_eq!(left, [0, 1, 4, 5]);
-    // All of it, and more: what says that it is a file stays.
+    // Punches the whole file and more: the first object, which marks the file, stays.
     file.punch(0, u64::MAX).await.expect("punched");
     assert_eq!(told(0, u64::MAX).await, [(12 * UNIT, true)]);
     assert_eq!(content(&file).await, vec![0; 12 * UNIT as usize]);
@@ -136,8 +136,7 @@ async fn names(striper: &Striper) -> Vec<String> {
     names
 }
 
-/// As long as a file is open it can be neither truncated nor removed; and it is not opened while that is
-/// done.
+/// An open file can be neither truncated nor removed, and a file cannot be opened during either.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_lock_is_libradosstriper_s() {
     let place = Place::new().await;
@@ -160,7 +159,7 @@ async fn the_lock_is_libradosstriper_s() {
     striper.ioctx().lock(first, "striper.lock", LockMode::Exclusive, &options).await.expect("locked");
     assert!(matches!(striper.open("f").await, Err(Error::InUse { .. })));
     striper.ioctx().unlock(first, "striper.lock", "c").await.expect("unlocked");
-    // Dropped, it is given up, too.
+    // Dropping an open file releases its lock, too.
     drop(striper.open("f").await.expect("opened"));
     let gone = async {
         while striper.remove("f").await.is_err() {
@@ -170,8 +169,7 @@ async fn the_lock_is_libradosstriper_s() {
     tokio::time::timeout(Duration::from_secs(20), gone).await.expect("the lock is given up");
 }
 
-/// Who has lost the lock does nothing more with the file; and the lock of a program that has died is free
-/// after a while.
+/// After the loss of its lock a file refuses all I/O. The lock of a program that has died expires.
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_are_lost_and_end() {
     let place = Place::new().await;
@@ -194,12 +192,12 @@ async fn locks_are_lost_and_end() {
     assert!(matches!(lost.source, Error::LockLost(_)), "{lost}");
     assert!(matches!(file.read(0, 1).await.expect_err("lost").source, Error::LockLost(_)));
     assert!(matches!(file.close().await, Err(Error::LockLost(_))));
-    // Renewed, it lasts longer than its time.
+    // A renewed lock outlasts its duration.
     let file = striper.open("f").await.expect("opened");
     tokio::time::sleep(Duration::from_millis(2500)).await;
     assert!(matches!(striper.remove("f").await, Err(Error::InUse { .. })));
     file.close().await.expect("closed");
-    // A client that ends without closing is as good as dead.
+    // A client that ends without closing its files behaves as one that died.
     let dying = place.connect().await;
     let pool = dying.ioctx(POOL).await.expect("the pool");
     let file = in_pool(pool, striper.layout()).with_lock_time(Duration::from_secs(1)).open("f").await;
@@ -224,7 +222,7 @@ async fn what_is_no_striped_file_is_told_apart() {
     pool.set_xattr("broken.0000000000000000", "striper.size", "much").await.expect("set");
     let said = striper.stat("broken").await.expect_err("no number").to_string();
     assert!(said.contains("much") || said.contains("17"), "{said}");
-    // Neither is left locked.
+    // Neither file is left locked.
     for file in ["plain", "broken"] {
         let info = pool.lock_info(format!("{file}.0000000000000000"), "striper.lock").await.expect("asked");
         assert!(info.holders.is_empty(), "{file}: {info:?}");
@@ -233,7 +231,7 @@ async fn what_is_no_striped_file_is_told_apart() {
     assert!(matches!(Striper::new(pool).with_layout(huge), Err(Error::NotForStock)));
 }
 
-/// All requests of one I/O are under way when the future has been polled once, one for each object.
+/// All requests of one I/O, one for each object, are in flight when the future has been polled once.
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_of_an_io_leave_together() {
     let place = Place::of(Server::memory().commit_delay(Duration::from_millis(300))).await;
@@ -253,8 +251,8 @@ async fn requests_of_an_io_leave_together() {
     }
 }
 
-/// The server refuses some objects: what is told is the first error by offset, and what lies before it is
-/// valid.
+/// The server refuses access to some objects: the first error by offset is reported, and the data before
+/// it is valid.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_first_error_by_offset_is_told() {
     let place = Place::new().await;
@@ -263,8 +261,8 @@ async fn the_first_error_by_offset_is_told() {
     let file = striper.create("f").await.expect("made");
     file.write(0, data.clone()).await.expect("written");
     file.close().await.expect("closed");
-    // All but objects 4 and 8, which are the second ones of the second set and the last of the third: units 7
-    // and 10, 14 and 17.
+    // All but objects 4 and 8: the second object of the second set and the last of the third, which hold
+    // units 7 and 10, 14 and 17.
     let allowed = [0, 1, 2, 3, 5, 6, 7, 9].map(|n| format!("allow rwx object_prefix f.{n:016x}")).join(", ");
     let rados = place.restricted("some", &allowed).await;
     let limited = in_pool(rados.ioctx(POOL).await.expect("the pool"), striper.layout());
@@ -279,7 +277,7 @@ async fn the_first_error_by_offset_is_told() {
     let failed = file.write(0, new.clone()).await.expect_err("refused");
     assert_eq!((failed.at, failed.source.errno()), (7 * UNIT, Errno::EPERM));
     assert_eq!(file.read(0, 7 * UNIT).await.expect("read").into_bytes(), new.slice(..7 * UNIT as usize));
-    // Streams: the error comes behind all that is valid, and nothing behind it.
+    // Streams report the error after all valid data, and nothing after it.
     let options = StreamOptions { io_bytes: 2 * UNIT, ..StreamOptions::default() };
     let mut stream = file.read_stream(0, u64::MAX, options).await.expect("a stream");
     let mut read = 0;
@@ -343,7 +341,7 @@ async fn streams_carry_everything_in_order() {
     assert_eq!(place.rados.in_flight(), (0, 0));
 }
 
-/// Where an answer takes a while, more is kept under way than the least, and never more than is allowed.
+/// With slow replies, more than the minimum is kept in flight, and never more than the maximum.
 #[tokio::test(flavor = "multi_thread")]
 async fn windows_grow_with_the_delay() {
     const IO: u64 = 64 << 10;
@@ -368,7 +366,7 @@ async fn windows_grow_with_the_delay() {
     file.close().await.expect("closed");
 }
 
-/// Futures and streams that are dropped leave nothing under way, and the file as usable as before.
+/// Dropped futures and streams leave no requests in flight, and the file stays usable.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_dropped_is_given_up() {
     let place = Place::new().await;
@@ -413,7 +411,7 @@ async fn what_is_dropped_is_given_up() {
     striper.remove("f").await.expect("removed");
 }
 
-/// What a cancelled `write` has taken is written by the next call: nothing is lost or doubled.
+/// The data accepted by a cancelled `write` is written by the next call: no data is lost or duplicated.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_goes_on_after_a_call_was_dropped() {
     let place = Place::new().await;
@@ -476,7 +474,7 @@ async fn files_are_listed() {
     assert_eq!(found, ["a", "b", "b.c"]);
 }
 
-/// At a snapshot files are read as they were, without a lock.
+/// At a snapshot files are read with their old content, without a lock.
 #[tokio::test(flavor = "multi_thread")]
 async fn files_are_read_at_snapshots() {
     let place = Place::new().await;
@@ -495,8 +493,8 @@ async fn files_are_read_at_snapshots() {
     file.close().await.expect("closed");
 }
 
-/// Random operations on files of random layouts, 16 tasks with a file each, against arrays of bytes.
-/// LOLIGO_STRIPE_OPS is their number.
+/// Random operations on files of random layouts, 16 tasks with a file each, compared with arrays of
+/// bytes. LOLIGO_STRIPE_OPS is the number of operations.
 #[tokio::test(flavor = "multi_thread")]
 async fn random_operations_do_what_they_do_to_an_array() {
     let ops = std::env::var("LOLIGO_STRIPE_OPS").map_or(4_000, |text| text.parse().expect("a number"));
@@ -513,7 +511,7 @@ async fn random_operations_do_what_they_do_to_an_array() {
     assert!(left.is_none(), "seed {seed}: {left:?}");
 }
 
-/// The same while connections are reset at random bytes: what is sent again is done once.
+/// The same while connections are reset at random bytes: requests that are sent again are executed once.
 #[tokio::test(flavor = "multi_thread")]
 async fn broken_connections_change_nothing() {
     let seed = fastrand::u64(1..);
@@ -679,7 +677,7 @@ async fn users_have_attributes_and_files_their_own() {
     assert!(striper.stat("f").await.expect_err("it was not made").is_not_found());
     let file = striper.create("f").await.expect("made");
     assert!(striper.xattrs("f").await.expect("listed").is_empty());
-    // Also while it is open; of any bytes.
+    // Attributes can be set while the file is open, and may contain any bytes.
     striper.set_xattr("f", "colour", "red").await.expect("set");
     striper.set_xattr("f", b"\xff\0", b"\0").await.expect("set");
     striper.set_xattr("f", "colour", "blue").await.expect("set");

@@ -1,7 +1,7 @@
-//! Goal: libradosstriper and `rados --striper` read, write, truncate and remove what we made, and we what
-//! they made, with any layout. Method: 50 layouts in both directions, on our server and on the stock cluster
-//! that LOLIGO_STOCK_CONF names. Lengths and offsets are chosen around the borders of units, objects and
-//! sets.
+//! Goal: libradosstriper and `rados --striper` read, write, truncate and remove this crate's files, and
+//! this crate theirs, with any layout. Method: 50 layouts in both directions, on an embedded server and
+//! on the stock cluster that LOLIGO_STOCK_CONF names. Lengths and offsets are chosen around the borders
+//! of units, objects and sets.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::{Path, PathBuf};
@@ -58,7 +58,8 @@ async fn attributes_are_the_same_for_the_stock_program_on_stock() {
     attributes(&stock()).await;
 }
 
-/// Set by one and seen, changed and removed by the other; nobody lists what is a file's own.
+/// Attributes set by one side are seen, changed and removed by the other. Neither lists a file's own
+/// attributes.
 async fn attributes(conf: &Path) {
     let place = Place::new(conf, "attributes").await;
     let striper = Striper::new(place.pool.clone()).with_layout(Layout::new(UNIT, 3, UNIT).expect("valid"));
@@ -88,7 +89,7 @@ async fn attributes(conf: &Path) {
             assert_eq!(striper.xattr(name, gone).await.expect_err("gone").errno().0, 61, "{name}");
             assert!(rados(&["getxattr", name, gone]).is_err(), "{name}");
         }
-        // What is removed twice is an error for both, or for none.
+        // A second removal is an error on both sides, or on neither.
         let (ours, stock) = (striper.remove_xattr(name, "shape").await, rados(&["rmxattr", name, "shape"]));
         assert_eq!(ours.is_ok(), stock.is_ok(), "{name}: {ours:?} {stock:?}");
         assert_eq!(rados(&["listxattr", name]).expect("listed"), "", "{name}");
@@ -113,7 +114,7 @@ async fn exchange(conf: &Path) {
     place.end().await;
 }
 
-/// Writes with us; reads, truncates and extends with them; removes with us.
+/// Writes with this crate; reads, truncates and extends with libradosstriper; removes with this crate.
 async fn stock_reads_ours(place: &Place, stock: &mut Stock, striper: &Striper, data: &Bytes) {
     let (what, len) = (striper.layout(), data.len() as u64);
     let file = striper.create("ours").await.expect("made");
@@ -122,7 +123,7 @@ async fn stock_reads_ours(place: &Place, stock: &mut Stock, striper: &Striper, d
     assert_eq!(stock.ask("stat ours"), len as i64, "{what}");
     assert_eq!(stock.ask(&format!("read ours {}", place.file("got"))), len as i64, "{what}");
     assert!(place.read("got") == *data, "{what}");
-    // What they cut off and extend we read as they do.
+    // Both sides read the same after libradosstriper has truncated and extended the file.
     let cut = len * 2 / 3;
     assert_eq!(stock.ask(&format!("trunc ours {cut}")), 0, "{what}");
     assert_eq!(stock.ask(&format!("trunc ours {len}")), 0, "{what}");
@@ -135,7 +136,7 @@ async fn stock_reads_ours(place: &Place, stock: &mut Stock, striper: &Striper, d
     expected.extend_from_slice(&data[..data.len().min(99_999)]);
     let file = striper.open("ours").await.expect("theirs to open");
     assert!(file.read(0, u64::MAX).await.expect("read").into_bytes() == expected, "{what}");
-    // Both have it open at the same time.
+    // Both sides have the file open at the same time.
     assert_eq!(stock.ask(&format!("read ours {}", place.file("got"))), expected.len() as i64, "{what}");
     assert_eq!(stock.ask("trunc ours 0"), -16, "{what}: it is open");
     file.close().await.expect("closed");
@@ -143,8 +144,8 @@ async fn stock_reads_ours(place: &Place, stock: &mut Stock, striper: &Striper, d
     assert_eq!(stock.ask("stat ours"), -2, "{what}");
 }
 
-/// Writes with them, in two parts with a hole between; reads, truncates and appends with us, and lets them
-/// see.
+/// Writes with libradosstriper, in two parts with a hole between; reads, truncates and appends with this
+/// crate, and reads the result with libradosstriper.
 async fn we_read_stock_s(
     place: &Place,
     stock: &mut Stock,
@@ -176,11 +177,12 @@ async fn we_read_stock_s(
     expected.resize(cut as usize + 100_000, 0);
     assert_eq!(stock.ask(&format!("read theirs {}", place.file("got"))), expected.len() as i64, "{what}");
     assert!(place.read("got") == expected, "{what}");
-    // They count a file's objects by the layout of the handle with which they remove it, so we do it.
+    // libradosstriper counts a file's objects by the layout of the handle that removes it, so this crate
+    // removes it.
     striper.remove("theirs").await.expect("removed");
 }
 
-/// The program, whose files have the default layout.
+/// Tests the `rados` program, whose files have the default layout.
 async fn commands(conf: &Path) {
     let place = Place::new(conf, "commands").await;
     let striper = Striper::new(place.pool.clone());
@@ -219,7 +221,7 @@ async fn commands(conf: &Path) {
     place.end().await;
 }
 
-/// Valid ones, from one unit in all to sets of 20 objects.
+/// Valid layouts, from one unit in all to sets of 20 objects.
 fn layouts(random: &mut fastrand::Rng) -> Vec<Layout> {
     let mut layouts = vec![Layout::default(), Layout::new(UNIT, 1, UNIT).expect("valid")];
     while layouts.len() < LAYOUTS {
@@ -232,7 +234,7 @@ fn layouts(random: &mut fastrand::Rng) -> Vec<Layout> {
     layouts
 }
 
-/// Something around a border, at least one byte.
+/// A length around a border, at least one byte.
 fn length(random: &mut fastrand::Rng, layout: Layout) -> u64 {
     let sizes = [layout.stripe_unit(), layout.object_size(), layout.stripe_width(), layout.set_size()];
     let near = sizes[random.usize(..4)] * random.u64(..3);
@@ -247,7 +249,7 @@ async fn connect(conf: &Path) -> Rados {
     Builder::new().conf_file(conf.to_str().expect("UTF-8")).connect().await.expect("connects")
 }
 
-/// A pool of a cluster, and room for files.
+/// A pool of a cluster, and a directory for files.
 struct Place {
     conf: PathBuf,
     rados: Rados,
@@ -312,7 +314,7 @@ impl Place {
     }
 }
 
-/// libradosstriper in a process of its own.
+/// libradosstriper in a separate process.
 struct Stock {
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,

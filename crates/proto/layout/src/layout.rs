@@ -1,8 +1,9 @@
-//! Which byte of a file lies in which object.
+//! The mapping of the bytes of a file to objects.
 //!
-//! A file is cut into *stripe units*. They are dealt out to `stripe_count` objects in turn until each holds
-//! `object_size` bytes; these objects are an *object set*, and the next set begins. Rules and numbers are
-//! those of Ceph's `file_layout_t` (`src/common/fs_types.cc`) and `Striper` (`src/osdc/Striper.cc`).
+//! A file is divided into *stripe units*. The units are dealt to `stripe_count` objects in turn until
+//! each object holds `object_size` bytes. These objects form an *object set*; the next unit begins the
+//! next set. The rules and numbers are those of Ceph's `file_layout_t` (`src/common/fs_types.cc`) and
+//! `Striper` (`src/osdc/Striper.cc`).
 
 use std::fmt;
 
@@ -13,7 +14,7 @@ pub const UNIT_BYTES_MIN: u32 = 64 << 10;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectNo(pub u64);
 
-/// How a file's bytes are dealt out to objects. Always valid.
+/// How a file's bytes are distributed over objects. Always valid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Layout {
     stripe_unit: u32,
@@ -21,24 +22,24 @@ pub struct Layout {
     object_size: u32,
 }
 
-/// Why three numbers are no layout.
+/// Why three numbers are not a layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// Not a multiple of [`UNIT_BYTES_MIN`], or nothing.
+    /// Zero, or not a multiple of [`UNIT_BYTES_MIN`], or not below 2^32.
     #[error("the stripe unit is {0} bytes, not a multiple of 64 KiB")]
     StripeUnit(u64),
-    /// Nothing, or too many for a file's numbers.
+    /// Zero, or not below 2^32.
     #[error("the stripe count is {0}, not at least 1")]
     StripeCount(u64),
-    /// Not a multiple of [`UNIT_BYTES_MIN`], or nothing.
+    /// Zero, or not a multiple of [`UNIT_BYTES_MIN`], or not below 2^32.
     #[error("the object size is {0} bytes, not a multiple of 64 KiB")]
     ObjectSize(u64),
-    /// Objects hold whole stripe units.
+    /// The object size is not a multiple of the stripe unit.
     #[error("the object size of {object_size} bytes is not a multiple of the stripe unit of {stripe_unit}")]
     NotWholeUnits {
-        /// Bytes.
+        /// In bytes.
         object_size: u32,
-        /// Bytes.
+        /// In bytes.
         stripe_unit: u32,
     },
 }
@@ -46,26 +47,26 @@ pub enum LayoutError {
 /// A range of bytes within one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObjectExtent {
-    /// Which object.
+    /// The object.
     pub object: ObjectNo,
-    /// First byte within it.
+    /// The first byte within the object.
     pub offset: u64,
-    /// Bytes; at least one.
+    /// The length in bytes; at least one.
     pub len: u64,
 }
 
-/// A range of bytes within one object that is also one within the file.
+/// A range of bytes that is contiguous both within one object and within the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
-    /// First byte within the file.
+    /// The first byte within the file.
     pub file_offset: u64,
-    /// First byte within the object.
+    /// The first byte within the object.
     pub object_offset: u64,
-    /// Bytes; at least one, at most a stripe unit.
+    /// The length in bytes; at least one, at most a stripe unit.
     pub len: u64,
 }
 
-/// One object after the other, 4 MiB each: what stock programs make.
+/// One object after the other, 4 MiB each: the default of stock programs.
 impl Default for Layout {
     fn default() -> Self {
         Self { stripe_unit: 4 << 20, stripe_count: 1, object_size: 4 << 20 }
@@ -73,10 +74,11 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// A layout of these numbers: bytes, objects, bytes.
+    /// A layout with a stripe unit in bytes, a number of objects to stripe over, and an object size in
+    /// bytes.
     ///
     /// # Errors
-    /// As `file_layout_t::is_valid` has it.
+    /// The conditions are those of `file_layout_t::is_valid`.
     pub fn new(stripe_unit: u64, stripe_count: u64, object_size: u64) -> Result<Self, LayoutError> {
         let bytes = |n: u64| u32::try_from(n).ok().filter(|n| *n > 0 && n.is_multiple_of(UNIT_BYTES_MIN));
         let unit = bytes(stripe_unit).ok_or(LayoutError::StripeUnit(stripe_unit))?;
@@ -89,8 +91,9 @@ impl Layout {
         Ok(Self { stripe_unit: unit, stripe_count: count, object_size: size })
     }
 
-    /// A layout of an image's data: units and objects of any size, so long as objects hold whole units.
-    /// `None` if these are no such numbers.
+    /// A layout of an image's data. The stripe unit and the object size need not be multiples of
+    /// [`UNIT_BYTES_MIN`], but the object size must be a multiple of the stripe unit. `None` if these
+    /// numbers are not such a layout.
     pub fn of_image(stripe_unit: u64, stripe_count: u64, object_size: u64) -> Option<Self> {
         let number = |n: u64| u32::try_from(n).ok().filter(|n| *n > 0);
         let [stripe_unit, stripe_count, object_size] =
@@ -98,32 +101,33 @@ impl Layout {
         object_size.is_multiple_of(stripe_unit).then_some(Self { stripe_unit, stripe_count, object_size })
     }
 
-    /// Bytes that lie in one object before the next one's turn comes.
+    /// The number of bytes stored in one object before the next object is used.
     pub fn stripe_unit(&self) -> u64 {
         self.stripe_unit.into()
     }
 
-    /// Objects over which a stripe goes.
+    /// The number of objects over which a stripe goes.
     pub fn stripe_count(&self) -> u64 {
         self.stripe_count.into()
     }
 
-    /// Bytes of an object at most.
+    /// The maximum size of an object, in bytes.
     pub fn object_size(&self) -> u64 {
         self.object_size.into()
     }
 
-    /// Bytes of a stripe: one unit in each object of a set. Below 2^64, as both factors are below 2^32.
+    /// The size of a stripe in bytes: one unit in each object of a set. Below 2^64, as both factors are
+    /// below 2^32.
     pub fn stripe_width(&self) -> u64 {
         self.stripe_unit() * self.stripe_count()
     }
 
-    /// Bytes of an object set.
+    /// The size of an object set, in bytes.
     pub fn set_size(&self) -> u64 {
         self.object_size() * self.stripe_count()
     }
 
-    /// Where a byte of a file lies: the object, and the offset within it.
+    /// The position of a byte of the file: the object, and the offset within it.
     pub fn locate(&self, file_offset: u64) -> (ObjectNo, u64) {
         let (set, in_set) = (file_offset / self.set_size(), file_offset % self.set_size());
         let (stripe, in_stripe) = (in_set / self.stripe_width(), in_set % self.stripe_width());
@@ -131,8 +135,8 @@ impl Layout {
         (ObjectNo(set * self.stripe_count() + position), stripe * self.stripe_unit() + in_unit)
     }
 
-    /// Which byte of the file lies there. `None` if none does: the offset is behind the object's end, or the
-    /// file would be too long.
+    /// The offset within the file of a byte of an object. `None` if no byte of a file has that position:
+    /// the offset is behind the object's end, or the file offset would not fit in 64 bits.
     pub fn file_offset(&self, object: ObjectNo, object_offset: u64) -> Option<u64> {
         if object_offset >= self.object_size() {
             return None;
@@ -143,10 +147,10 @@ impl Layout {
         set.checked_mul(self.set_size())?.checked_add(in_set)
     }
 
-    /// How many bytes of an object belong to the first `file_size` bytes of the file.
+    /// The number of bytes of an object that belong to the first `file_size` bytes of the file.
     pub fn object_len(&self, object: ObjectNo, file_size: u64) -> u64 {
         let (set, position) = (object.0 / self.stripe_count(), object.0 % self.stripe_count());
-        // The place where the object's set begins need not be a number of 64 bits.
+        // The offset at which the object's set begins may not fit in 64 bits.
         let begins = u128::from(set) * u128::from(self.set_size());
         let Some(in_set) = u128::from(file_size).checked_sub(begins) else { return 0 };
         let Some(in_set) = u64::try_from(in_set).ok().filter(|in_set| *in_set < self.set_size()) else {
@@ -157,18 +161,18 @@ impl Layout {
         stripe * self.stripe_unit() + in_unit
     }
 
-    /// How many objects a file of this size can have: all objects with lower numbers, and no other, hold
-    /// bytes of it.
+    /// The number of objects that a file of this size can have. All objects with lower numbers, and no
+    /// others, hold bytes of the file.
     pub fn object_count(&self, file_size: u64) -> u64 {
         let (sets, rest) = (file_size / self.set_size(), file_size % self.set_size());
         sets * self.stripe_count() + rest.div_ceil(self.stripe_unit()).min(self.stripe_count())
     }
 
-    /// The objects in which a range of a file lies, one extent for each, in the order of their first byte in
-    /// the range.
+    /// The extents of objects that hold a range of the file, one for each object, in the order of their
+    /// first byte in the range.
     ///
-    /// What of an object lies in a range of a file is one range of the object, since an object's bytes ascend
-    /// with the file's.
+    /// One extent is enough for each object: its bytes ascend with the file's, so the part of a file's
+    /// range that is in one object is contiguous there.
     pub fn extents(&self, file_offset: u64, len: u64) -> impl Iterator<Item = ObjectExtent> + use<> {
         let layout = *self;
         let end = file_offset.saturating_add(len);
@@ -189,8 +193,8 @@ impl Layout {
         })
     }
 
-    /// The ranges of the file that a range of an object is, in the file's order. Ends early where the object
-    /// or the file does.
+    /// Maps an extent of an object to ranges of the file, in the file's order. Ends early at the end of
+    /// the object or of the largest file.
     pub fn pieces(&self, extent: ObjectExtent) -> impl Iterator<Item = Piece> + use<> {
         let layout = *self;
         let end = extent.offset.saturating_add(extent.len).min(layout.object_size());
@@ -208,7 +212,7 @@ impl Layout {
     }
 }
 
-/// As CephFS shows it in `ceph.file.layout`.
+/// The format of CephFS's `ceph.file.layout`.
 impl fmt::Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { stripe_unit, stripe_count, object_size } = self;

@@ -1,5 +1,5 @@
-//! Which byte of a file lies in which object, and what the objects are called: pure arithmetic, exactly as Ceph
-//! lays out striped files, images and CephFS.
+//! The layout of striped files: which byte of a file lies in which object, and the names of the objects.
+//! Pure arithmetic, exactly as Ceph lays out striped files, images and CephFS.
 //!
 //! ```
 //! use loligo_layout::{Layout, ObjectExtent, ObjectNames, ObjectNo};
@@ -16,10 +16,10 @@
 //!
 //! - [`Layout`] maps a range of a file to extents of objects ([`Layout::extents`]) and back
 //!   ([`Layout::pieces`]).
-//! - [`ObjectNames`] names the objects of a file as libradosstriper or CephFS does; [`striped_file`] finds the
-//!   file of an object.
+//! - [`ObjectNames`] names the objects of a file as libradosstriper or CephFS does; [`striped_file`]
+//!   finds the file of an object.
 //!
-//! What this crate refuses to do: it sends nothing and reads nothing.
+//! This crate does no I/O: it sends nothing and reads nothing.
 #![forbid(unsafe_code)]
 
 mod layout;

@@ -1,21 +1,22 @@
-//! What a file's objects are called.
+//! The names of a file's objects.
 
 use crate::layout::ObjectNo;
 
-/// Digits of an object's number in a name of libradosstriper's (`RADOS_OBJECT_EXTENSION_FORMAT`).
+/// The number of digits of the object number in a libradosstriper name
+/// (`RADOS_OBJECT_EXTENSION_FORMAT`).
 const STRIPER_DIGITS: usize = 16;
 
-/// How the names of a file's objects are made from its own.
+/// How the objects of a file are named.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObjectNames {
-    /// libradosstriper's: the file's name, a dot, 16 hexadecimal digits.
+    /// libradosstriper's names: the file's name, a dot, 16 hexadecimal digits.
     Striper(Vec<u8>),
-    /// CephFS's: the inode in hexadecimal, a dot, at least 8 hexadecimal digits.
+    /// CephFS's names: the inode in hexadecimal, a dot, at least 8 hexadecimal digits.
     CephFs(u64),
 }
 
 impl ObjectNames {
-    /// An object's name.
+    /// The name of an object.
     pub fn name(&self, object: ObjectNo) -> Vec<u8> {
         match self {
             Self::Striper(file) => {
@@ -27,8 +28,8 @@ impl ObjectNames {
     }
 }
 
-/// The file of libradosstriper's to which an object belongs, and which of it it is; `None` if the name is no
-/// such name.
+/// Parses the name of a libradosstriper object into the file's name and the object's number. `None` if
+/// it is not such a name.
 pub fn striped_file(object: &[u8]) -> Option<(&[u8], ObjectNo)> {
     let (file, number) = object.split_at_checked(object.len().checked_sub(STRIPER_DIGITS)?)?;
     let is_digit = |c: &u8| c.is_ascii_digit() || (b'a'..=b'f').contains(c);

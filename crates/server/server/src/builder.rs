@@ -1,4 +1,4 @@
-//! Settings of a server, and its start.
+//! Configuration of a server.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,12 +13,12 @@ use loligo_wire::EntityType;
 
 use crate::daemon::{Daemon, Surroundings};
 
-/// Where to begin: [`Server::memory`] or [`Server::disk`].
+/// The entry point: [`Server::memory`] or [`Server::disk`].
 #[derive(Debug)]
 pub struct Server;
 
 impl Server {
-    /// A server that keeps objects on disk, in the directory where it keeps everything else.
+    /// A server that keeps objects on disk, in its data directory.
     pub fn disk(data_dir: impl Into<PathBuf>) -> Builder {
         Builder { on_disk: true, ..Self::memory().data_dir(data_dir) }
     }
@@ -47,23 +47,23 @@ impl Server {
     }
 }
 
-/// How clients prove who they are.
+/// How clients authenticate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Auth {
-    /// By keys.
+    /// With cephx keys.
     #[default]
     Cephx,
-    /// Not at all: everybody may do everything.
+    /// Without authentication: every client may do everything.
     None,
 }
 
-/// Says which address clients are told instead of the one that is listened at.
+/// Maps the address at which a daemon listens to the address that clients are told.
 pub(crate) type Announce = Arc<dyn Fn(EntityType, SocketAddr) -> SocketAddr + Send + Sync>;
 
-/// Makes a daemon.
+/// Constructs a daemon.
 pub(crate) type MakeDaemon = Arc<dyn Fn(&Surroundings) -> Arc<dyn Daemon> + Send + Sync>;
 
-/// What a server shall be like.
+/// The configuration of a server.
 #[derive(Clone)]
 pub struct Builder {
     pub(crate) data_dir: Option<PathBuf>,
@@ -86,103 +86,107 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A directory that keeps what the cluster is over restarts; made if it does not exist. By default the
-    /// server uses a temporary one and removes it when it stops.
+    /// The data directory, which keeps the cluster's state over restarts. It is created if it does not
+    /// exist. By default the server uses a temporary directory and removes it when it stops.
     pub fn data_dir(self, path: impl Into<PathBuf>) -> Self {
         Self { data_dir: Some(path.into()), ..self }
     }
 
-    /// Acknowledges each change this much later than it is made: stands for a slow disk, in measurements and
-    /// tests. Changes do not wait for each other.
+    /// Delays the acknowledgement of each change by `delay` after the change is made: simulates a slow
+    /// disk in measurements and tests. The delays of concurrent changes overlap.
     pub fn commit_delay(self, delay: Duration) -> Self {
         Self { commit_delay: Some(delay), ..self }
     }
 
-    /// Where the monitor listens; the OSD listens at another port of the same host. Port 0, the default, is
-    /// the one of the data directory's last run if it is free, and else any free one. Ceph's own is 3300.
+    /// The address of the monitor; the OSDs listen at other ports of the same host. Port 0, the default,
+    /// means the port of the data directory's last run if it is free, otherwise any free port. Ceph's
+    /// own port is 3300.
     pub fn mon_addr(self, addr: SocketAddr) -> Self {
         Self { mon_addr: addr, ..self }
     }
 
-    /// A pool to be there. May be said several times.
+    /// A pool to create if it does not exist. Can be called several times.
     pub fn pool(mut self, name: impl Into<String>) -> Self {
         self.pools.push(name.into());
         self
     }
 
-    /// Placement groups of the pools that are said here; by default 128, or what the cluster's configuration
-    /// says.
+    /// The number of placement groups of the pools added by `pool`. By default 128, or the value in the
+    /// cluster's configuration.
     pub fn pg_num(self, pg_num: u32) -> Self {
         Self { pg_num, ..self }
     }
 
-    /// How clients prove who they are; by default by keys.
+    /// How clients authenticate; by default with cephx.
     pub fn auth(self, auth: Auth) -> Self {
         Self { auth, ..self }
     }
 
-    /// The type of keys that are made from now on, `client.admin`'s in a new cluster included. By default
-    /// what the cluster has had, and `aes` in a new one: programs of releases before 19.2.6 can read no
-    /// other.
+    /// The type of keys generated from now on, including the key of `client.admin` in a new cluster. By
+    /// default the type that the cluster has used, and `aes` in a new cluster: programs of releases
+    /// before 19.2.6 can read no other type.
     pub fn auth_cipher(self, cipher: KeyType) -> Self {
         Self { auth_cipher: Some(cipher), ..self }
     }
 
-    /// Compresses what clients and the OSD say to each other, for clients that want it: ours do with
-    /// `ms_osd_compress_mode = force`, stock ones never. By default it is not offered, since clients of
-    /// releases from 17 on would take one exchange more to connect.
+    /// Compresses the traffic between clients and the OSDs for clients that ask for it: Loligo clients
+    /// do with `ms_osd_compress_mode = force`, stock clients never do. By default compression is not
+    /// offered, since clients of releases from 17 on would need one more exchange to connect.
     pub fn compression(self, compression: Compression) -> Self {
         Self { compression: Some(compression), ..self }
     }
 
-    /// How many bytes of objects the server keeps before it is full. By default 8 GiB in memory, or most of
-    /// what is free on disk; a store on disk keeps what it was made with. Nothing is taken in advance.
+    /// The capacity in bytes of objects, beyond which the server is full. By default 8 GiB in memory, or
+    /// most of the free space on disk; an existing store on disk keeps the capacity it was created with.
+    /// Nothing is allocated in advance.
     pub fn capacity_bytes(self, bytes: u64) -> Self {
         Self { capacity_bytes: Some(bytes), ..self }
     }
 
-    /// How many bytes of memory a store on disk keeps data in that was read or written of late; by default
-    /// [`DiskConfig::CACHE_BYTES`](loligo_store_disk::DiskConfig::CACHE_BYTES). They are taken as there is
-    /// something to keep.
+    /// The size in bytes of the data cache of a store on disk, which holds recently read and written
+    /// data. By default [`DiskConfig::CACHE_BYTES`](loligo_store_disk::DiskConfig::CACHE_BYTES). The
+    /// memory is allocated as the cache fills.
     pub fn cache_bytes(self, bytes: u64) -> Self {
         Self { cache_bytes: Some(bytes), ..self }
     }
 
-    /// How many OSDs clients see. By default as many as the data directory's last run showed, and one in a
-    /// new cluster; fewer than the last run's are refused. All are doors to one store, which keeps everything
-    /// once: more of them make pools of several copies and erasure-coded pools possible, not safer.
+    /// The number of OSDs that clients see. By default as many as in the data directory's last run, and
+    /// one in a new cluster; a number lower than the last run's is refused. All OSDs serve the same
+    /// store, which keeps every object once: more OSDs make replicated and erasure-coded pools possible,
+    /// but no data safer.
     pub fn osds(self, osds: OsdCount) -> Self {
         Self { osds: Some(osds), ..self }
     }
 
-    /// How many threads serve connections; by default as many as there are cores.
+    /// The number of threads that serve connections; by default the number of cores.
     pub fn threads(self, threads: usize) -> Self {
         Self { threads: Some(threads.max(1)), ..self }
     }
 
-    /// How many handshakes and sessions, and how much memory for messages that have begun, the monitor and
-    /// the OSDs have together. By default what fits the number of files that the process may open, which a
-    /// start raises to the most that the system allows.
+    /// Limits for the monitor and the OSDs together: handshakes, sessions, and memory for partly
+    /// received messages. The default is derived from the number of files that the process may open; a
+    /// start raises that number to the most that the system allows.
     pub fn admission(self, limits: AdmissionLimits) -> Self {
         Self { admission: Some(limits), ..self }
     }
 
-    /// Where lines about what goes wrong go. Peers that break the protocol are
-    /// [errors](loligo_msgr::Level::Error), lost connections are not; the default is the process's log
-    /// (`loligo_logring`), or standard error for errors. At most 20 lines of a level come at once, and 10
-    /// more in each second.
+    /// The destination of log lines about failures. A peer that breaks the protocol is an
+    /// [error](loligo_msgr::Level::Error), a lost connection is not. The default is the process's log
+    /// (`loligo_logring`), or standard error for errors. The rate is limited to bursts of 20 lines of a
+    /// level, and 10 more in each second.
     pub fn log(self, log: Log) -> Self {
         Self { log: bounded_log(log), ..self }
     }
 
-    /// One more daemon, which `make` makes when the server starts: its door is opened behind those of the
-    /// OSDs and the manager, and before the monitor's. May be said several times.
+    /// Adds a daemon, constructed by `make` when the server starts. It starts to listen after the OSDs
+    /// and the manager and before the monitor. Can be called several times.
     pub fn daemon(mut self, make: impl Fn(&Surroundings) -> Arc<dyn Daemon> + Send + Sync + 'static) -> Self {
         self.daemons.push(Arc::new(make));
         self
     }
 
-    /// Tells clients other addresses than those that are listened at: tests put something in between.
+    /// Announces other addresses to clients than those that the daemons listen at: tests put a proxy in
+    /// between.
     #[doc(hidden)]
     pub fn announce(
         self,

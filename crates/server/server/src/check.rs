@@ -1,4 +1,4 @@
-//! Looks whether what a server's directory has beside its store is whole.
+//! Checks the files of a server's directory, except for its store.
 
 use std::path::Path;
 
@@ -7,18 +7,18 @@ use loligo_mon::StateFile;
 use crate::StartError;
 use crate::dir::DataDir;
 
-/// What was found in a server's directory.
+/// The result of checking a server's directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DirChecked {
-    /// What is wrong. For people.
+    /// The problems found, as text for people.
     pub wrong: Vec<String>,
-    /// What was done about it.
+    /// The repairs made.
     pub done: Vec<String>,
 }
 
-/// Looks at the files of a directory that no server uses, its store apart, and with `mends` brings back what
-/// can be; what is replaced is kept in that directory. A directory without such files is no server's, and
-/// nothing is wrong with it.
+/// Checks the files of a directory that no server uses, except for its store. If `mends` names a
+/// directory, repairs what can be repaired and keeps the replaced files in that directory. A directory
+/// without such files belongs to no server: no problem is reported.
 pub fn check_dir(dir: &Path, mends: Option<&Path>) -> Result<DirChecked, StartError> {
     let is_there = |path: &Path| path.symlink_metadata().is_ok();
     if !StateFile::new(dir.join("mon.json")).paths().iter().any(|path| is_there(path)) {
@@ -28,7 +28,7 @@ pub fn check_dir(dir: &Path, mends: Option<&Path>) -> Result<DirChecked, StartEr
     let Some(file) = locked.state_file() else { return Ok(DirChecked::default()) };
     let fsid = loligo_store_disk::fsid(&locked.store());
     let (mut wrong, done) = file.check(fsid, mends)?;
-    // What is still wrong with the files themselves was said.
+    // Problems of the files themselves are in `wrong` already.
     if let Ok(Some(state)) = file.load()
         && state.store().is_some()
         && !is_there(&locked.store())

@@ -1,4 +1,4 @@
-//! The daemons, put together.
+//! The assembly of the daemons into a cluster.
 
 use std::io;
 use std::net::SocketAddr;
@@ -32,20 +32,20 @@ use crate::{Auth, Builder, StartError, fullness, quota};
 pub(crate) struct Cluster {
     facts: Facts,
     mon: Arc<MonService>,
-    /// In the order in which they were opened.
+    /// In the order in which they started to listen.
     messengers: Vec<Arc<Messenger>>,
     _daemons: Vec<Arc<dyn Daemon>>,
-    /// Tells when the store can write no more.
+    /// Reports that the store has stopped writing.
     disk: Option<Disk>,
-    /// Tells that a thread of the OSDs has panicked.
+    /// Reports that a thread of the OSDs has panicked.
     panicked: mpsc::UnboundedReceiver<String>,
-    /// Where what is known of scrubs is kept, and whose it is.
+    /// The file of the scrub records, and the OSD they belong to.
     scrubs: Option<(Arc<ScrubFile>, Arc<Osd>)>,
     _admin: AdminSocket,
     _dir: DataDir,
 }
 
-/// What does not change while a server runs.
+/// Properties that do not change while a server runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub(crate) fsid: Uuid,
@@ -58,12 +58,12 @@ pub(crate) struct Facts {
 }
 
 impl Facts {
-    /// Where the daemons of a kind listen, in the order of the list.
+    /// The addresses at which the daemons of a kind listen, in the order of the list.
     pub(crate) fn addrs(&self, kind: EntityType) -> impl Iterator<Item = SocketAddr> {
         self.daemons.iter().filter(move |daemon| daemon.name.kind == kind).map(|daemon| daemon.at)
     }
 
-    /// Where the monitor listens.
+    /// The address at which the monitor listens.
     pub(crate) fn mon_addr(&self) -> SocketAddr {
         self.addrs(EntityType::MON).next().unwrap_or_else(|| unreachable!("every cluster has a monitor"))
     }
@@ -81,7 +81,7 @@ impl Cluster {
         let osd = Osd::new(OsdConfig { store, limits: Limits::default() });
         let (tell, panicked) = mpsc::unbounded_channel();
         osd.on_panic(move |why| drop(tell.send(why)));
-        // What is in memory is new at each start, and so is what is known of it.
+        // A memory store is empty at each start, so scrub records of the last run do not apply.
         let scrub_file = dir.scrub_file().filter(|_| disk.is_some());
         let scrub_file = scrub_file.map(|path| Arc::new(ScrubFile::new(path, fsid)));
         if let Some(file) = &scrub_file {
@@ -110,13 +110,13 @@ impl Cluster {
         &self.facts
     }
 
-    /// Serves until it is told to stop, or cannot go on. Then clients are gone and everything is saved. The
-    /// reason is for people.
+    /// Serves until the server is told to stop or has failed. Then disconnects all clients, saves
+    /// everything and returns the reason, as text for people.
     pub(crate) async fn run_until(mut self, stop: oneshot::Receiver<()>) -> String {
         let why = tokio::select! {
             _ = stop => "stopped".to_owned(),
             why = store_stopped(&mut self.disk) => format!("the object store has failed: {why}"),
-            // The other end goes with the OSDs, not before.
+            // The sender lives as long as the OSDs, so `recv` does not return `None` here.
             Some(why) = self.panicked.recv() => format!("the OSDs have failed: {why}"),
             error = self.mon.ended() => match error {
                 Some(e) => format!("the monitor has failed: {e}"),
@@ -131,7 +131,7 @@ impl Cluster {
             let _ = tokio::task::spawn_blocking(move || file.save(&osd)).await;
         }
         if let Some(disk) = &self.disk {
-            // Writes down everything; takes a moment.
+            // Flushes everything; takes a moment.
             let store = Arc::clone(&disk.store);
             let _ = tokio::task::spawn_blocking(move || store.close()).await;
         }
@@ -140,10 +140,10 @@ impl Cluster {
     }
 }
 
-/// Where the last run's daemons listened.
+/// The addresses at which the daemons of the last run listened.
 struct Places {
     mon: Option<SocketAddr>,
-    /// By the OSDs' numbers: as many as there are to be.
+    /// By the OSDs' numbers: as many as this run has.
     osds: Vec<Option<SocketAddr>>,
 }
 
@@ -158,7 +158,8 @@ impl Places {
     }
 }
 
-/// Opens the doors of all daemons, the monitor's last: whoever finds the monitor finds all others.
+/// Starts to listen for all daemons, the monitor last: a client that reaches the monitor can reach all
+/// others.
 async fn start_daemons(
     around: &Surroundings,
     builder: &Builder,
@@ -178,7 +179,7 @@ async fn start_daemons(
     Ok((list, open))
 }
 
-/// The list of daemons, and the monitor, whose door is opened last.
+/// The list of daemons, and the monitor, which is the last to listen.
 #[expect(clippy::type_complexity, reason = "a list and its last")]
 fn daemons(
     around: &Surroundings,
@@ -196,7 +197,8 @@ fn daemons(
     Ok((list, Mon::new(around, builder.mon_addr, places.mon)))
 }
 
-/// Tells the monitor of daemons that listen now, and of the pools that are to be there: before clients come.
+/// Registers the listening daemons with the monitor and creates the pools of the builder, before clients
+/// can connect.
 async fn introduce(
     mon: &MonService,
     open: &mut [OpenDoor],
@@ -228,8 +230,8 @@ fn make_pools(state: &mut State, now: UTime, pools: &[String], pg_num: u32) -> R
     Ok(())
 }
 
-/// What a pool made at the start is said to be for: the one that `rbd` takes by default for images, others
-/// for objects.
+/// The application of a pool created at the start: `rbd` for the pool that the `rbd` tool uses by
+/// default, and `rados` for others.
 fn application(pool: &str) -> &'static str {
     if pool == "rbd" { "rbd" } else { "rados" }
 }
@@ -241,7 +243,7 @@ fn facts(fsid: Uuid, dir: &DataDir, open: &[OpenDoor]) -> Facts {
         conf: dir.conf(),
         keyring: dir.keyring(),
         admin_socket: dir.admin_socket(),
-        // One socket serves the process: with the table of the first OSD.
+        // One admin socket serves the process, with the commands of the first OSD.
         admin: open.iter().find_map(|door| door.admin.clone()).unwrap_or_default(),
     }
 }
@@ -250,14 +252,14 @@ fn listed(daemons: &[Listening]) -> String {
     daemons.iter().map(|daemon| format!("{} at {}", daemon.name, daemon.at)).collect::<Vec<_>>().join(", ")
 }
 
-/// Has what is looked after now and then looked after, as long as the two are there.
+/// Starts the periodic checks, which run as long as the OSD and the monitor exist.
 fn watch(osd: &Arc<Osd>, mon: &Arc<MonService>) {
     tell_of_purged_snaps(osd, mon);
     fullness::watch(Arc::downgrade(osd), Arc::downgrade(mon));
     quota::watch(Arc::downgrade(osd), Arc::downgrade(mon));
 }
 
-/// The data directory, and what it says of the cluster.
+/// Opens the data directory, and loads or creates the cluster's state.
 fn open_dir(builder: &Builder) -> Result<(DataDir, State), StartError> {
     let new_fsid = random_uuid()?;
     let dir = match &builder.data_dir {
@@ -272,8 +274,8 @@ fn open_dir(builder: &Builder) -> Result<(DataDir, State), StartError> {
     Ok((dir, state))
 }
 
-/// The state that the last run left, or that of a new cluster, which is saved before anything else is
-/// written: it is never made anew where there is something already.
+/// Loads the state of the last run, or creates a new one and saves it before any other file is written.
+/// Refuses to create a state in a directory that has other files of a server.
 fn load_or_make(dir: &DataDir, fsid: Uuid, cipher: Option<KeyType>) -> Result<State, StartError> {
     if let Some(state) = dir.state_file().map(|file| file.load()).transpose()?.flatten() {
         return Ok(state);
@@ -285,7 +287,8 @@ fn load_or_make(dir: &DataDir, fsid: Uuid, cipher: Option<KeyType>) -> Result<St
     let now = UTime::now();
     let admin_key = CryptoKey::generate_of(cipher.unwrap_or(KeyType::Aes), now);
     let mut state = State::new(NewCluster { fsid, now, host: host_name(), admin_key })?;
-    // A memory server's pools are made to be thrown away. Shown by `ceph config dump`, and changed there.
+    // The pools of a memory server are meant to be deleted. `ceph config dump` shows this setting, and
+    // it can be changed there.
     state.set_config(now, "mon", "mon_allow_pool_delete", "true");
     if let Some(file) = dir.state_file() {
         file.save(&state.to_json()).map_err(StartError::at(file.path()))?;
@@ -317,14 +320,15 @@ async fn start_monitor(
     MonService::start(config).await.map_err(StartError::at(path))
 }
 
-/// Has the monitor take snapshots off its list when the OSD has taken them away from all objects.
+/// Makes the monitor remove snapshots from its list of removed snapshots when the OSD has purged them
+/// from all objects.
 fn tell_of_purged_snaps(osd: &Osd, mon: &Arc<MonService>) {
     let (purged, mut waiting) = mpsc::unbounded_channel();
     let mon = Arc::downgrade(mon);
     tokio::spawn(async move {
         while let Some((pool, snaps)) = waiting.recv().await {
             let Some(mon) = mon.upgrade() else { return };
-            // A monitor that has stopped finds them again when it is back.
+            // If the monitor has stopped, the OSD finds these snapshots again after the next start.
             let _ = mon.call(move |state, now| state.purged_snaps(now, pool, &snaps)).await;
         }
     });
@@ -333,7 +337,7 @@ fn tell_of_purged_snaps(osd: &Osd, mon: &Arc<MonService>) {
     });
 }
 
-/// What `config show` says, by the names of Ceph's options.
+/// Adds the settings that `config show` prints, under the names of Ceph's options.
 fn register_settings(admin: &Admin, facts: &Facts, builder: &Builder, on_disk: bool) {
     let memory_bytes = builder.capacity_bytes.unwrap_or(MEMORY_BYTES);
     let method = match builder.auth {

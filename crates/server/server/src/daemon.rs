@@ -1,4 +1,4 @@
-//! What a daemon of the cluster is: a door of its own, at which a kind of peer is served.
+//! The interface of a daemon: a listening port of its own that serves one kind of peer.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,89 +13,90 @@ use loligo_msgr::{AcceptAuth, Compression, Dispatcher, Policies};
 use loligo_osd::Osd;
 use loligo_wire::{EntityAddrVec, EntityName, EntityType, UTime};
 
-/// A daemon of the cluster. The server has a list of them, and opens a door for each: it listens, hands what
-/// comes to the daemon's dispatcher, and ends with the others. The monitor, the OSDs and the manager are such
-/// daemons; [`Builder::daemon`](crate::Builder::daemon) adds one.
+/// A daemon of the cluster. For each daemon in its list the server opens a listening port, passes
+/// incoming messages to the daemon's dispatcher, and stops the daemon with the others. The monitor, the
+/// OSDs and the manager implement this trait; [`Builder::daemon`](crate::Builder::daemon) adds another
+/// daemon.
 pub trait Daemon: Send + Sync {
-    /// Its kind and its id, as `osd.0`.
+    /// The daemon's kind and id, such as `osd.0`.
     fn name(&self) -> EntityName;
 
-    /// Its number among its kind, which peers are told.
+    /// The daemon's number among those of its kind, which is announced to peers.
     fn number(&self) -> i64 {
         0
     }
 
-    /// Takes what arrives.
+    /// The receiver of incoming messages.
     fn dispatcher(&self) -> Arc<dyn Dispatcher>;
 
-    /// Lets peers in.
+    /// Authenticates peers.
     fn auth(&self) -> Arc<dyn AcceptAuth>;
 
-    /// How connections behave, by the kinds of the peers.
+    /// The connection policies, by the kind of the peer.
     fn policies(&self) -> Policies;
 
-    /// What is compressed for peers that want it.
+    /// The compression offered to peers that ask for it.
     fn compression(&self) -> Option<Compression> {
         None
     }
 
-    /// Where it listens; by default at any free port of the monitor's host.
+    /// Where the daemon listens; by default at any free port of the monitor's host.
     fn listens(&self) -> Listens {
         Listens::default()
     }
 
-    /// What can be asked and told at the admin socket and by `ceph tell`; the settings of the server are
-    /// added to it.
+    /// The commands for the admin socket and `ceph tell`; the server adds its settings to them.
     fn admin(&self) -> Option<Admin> {
         None
     }
 
-    /// What the monitor is to know before clients come, now that the daemon listens at `addrs`: done together
-    /// for all daemons of the list, in its order.
+    /// Registers the daemon with the monitor once it listens at `addrs`. The server runs the
+    /// introductions of all daemons together, in the order of the list, before clients can connect.
     fn introduce(&self, addrs: EntityAddrVec) -> Option<Introduction> {
         drop(addrs);
         None
     }
 }
 
-/// Tells the monitor of a daemon.
+/// Registers a daemon in the monitor's state.
 pub type Introduction = Box<dyn FnOnce(&mut State, UTime) -> Result<(), Failure> + Send>;
 
 /// Where a daemon listens.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Listens {
-    /// Here; port 0 is any free one.
+    /// The address; port 0 means any free port.
     pub at: Option<SocketAddr>,
-    /// Where its last run listened, for clients that run on: taken if the port is open and nobody else has
-    /// it.
+    /// The address of the last run, at which running clients look for the daemon. It is used if `at` has
+    /// no port (0, or `None`), the IP address is the same, and no other program listens there.
     pub last: Option<SocketAddr>,
-    /// Peers know it by its address alone, as a monitor: nothing tells its lives apart.
+    /// Peers identify the daemon by its address alone, as they do a monitor: its nonce is 0, so nothing
+    /// distinguishes one life of it from another.
     pub by_address: bool,
 }
 
 /// A daemon of a running server.
 #[derive(Clone, Debug)]
 pub struct Listening {
-    /// Its kind and id.
+    /// The daemon's kind and id.
     pub name: EntityName,
-    /// Where it listens.
+    /// The address at which the daemon listens.
     pub at: SocketAddr,
-    /// Its addresses as peers know them: what is dialled.
+    /// The addresses that peers connect to.
     pub addrs: EntityAddrVec,
 }
 
-/// What a daemon may use of the others ([`Builder::daemon`](crate::Builder::daemon)).
+/// The parts of the server that a daemon may use ([`Builder::daemon`](crate::Builder::daemon)).
 #[derive(Clone)]
 pub struct Surroundings {
-    /// The monitor: the maps, the users, and who logs in with which key.
+    /// The monitor: the maps, the users and their keys.
     pub mon: Arc<MonService>,
-    /// All OSDs, which have one store.
+    /// All OSDs, which share one store.
     pub osd: Arc<Osd>,
 }
 
 impl Surroundings {
-    /// Lets clients in that come with tickets which the monitor made for this service; everybody, if nobody
-    /// has to prove who they are.
+    /// Authenticates clients by the tickets that the monitor issues for this service. Without
+    /// authentication every client is accepted.
     pub fn tickets_for(&self, service: EntityType) -> Arc<dyn AcceptAuth> {
         Arc::new(Tickets(Arc::clone(self.mon.auth()), service))
     }

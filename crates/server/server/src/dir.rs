@@ -13,26 +13,26 @@ use rustix::process::geteuid;
 use crate::files::{no_follow, write_new};
 use crate::{Auth, StartError};
 
-/// A server's directory, which no other server uses at the same time.
+/// A server's data directory, locked against use by other servers.
 #[derive(Debug)]
 pub(crate) struct DataDir {
     path: PathBuf,
-    /// Made for this run, and removed after it.
+    /// Created for this run, and removed after it.
     temporary: bool,
     state: StateFile,
-    /// Locked as long as it is open.
+    /// Holds the lock as long as it is open.
     _lock: File,
 }
 
 impl DataDir {
-    /// Opens a directory, and makes it if need be, readable by its owner only.
+    /// Opens a directory. Creates it if necessary, readable by its owner only.
     pub(crate) fn open(path: &Path) -> Result<Self, StartError> {
         prepare_dir(path)?;
         let path = path.canonicalize().map_err(StartError::at(path))?;
         Self::locked(path, false)
     }
 
-    /// Makes a directory for this run only.
+    /// Creates a directory for this run only.
     pub(crate) fn temporary(fsid: Uuid) -> Result<Self, StartError> {
         let path = std::env::temp_dir().join(format!("loligo-{fsid}"));
         make_private(&path, false).map_err(StartError::at(&path))?;
@@ -58,12 +58,14 @@ impl DataDir {
         &self.path
     }
 
-    /// Where the monitor's state is kept; not where it would be removed with the directory.
+    /// The file of the monitor's state. `None` for a temporary directory, which is removed with its
+    /// files.
     pub(crate) fn state_file(&self) -> Option<StateFile> {
         (!self.temporary).then(|| self.state.clone())
     }
 
-    /// What is there that a server has written. A directory with any of it had a state once.
+    /// The names of the server's files that exist in the directory. A directory with any of them had a
+    /// state once.
     pub(crate) fn traces(&self) -> Result<Vec<&'static str>, StartError> {
         let mut there = Vec::new();
         for name in ["keyring", "ceph.conf", "scrubs", "store"] {
@@ -79,12 +81,12 @@ impl DataDir {
         Ok(there)
     }
 
-    /// Where what is known of scrubs is kept; as [`state_file`](Self::state_file).
+    /// The file of the scrub records. `None` for a temporary directory.
     pub(crate) fn scrub_file(&self) -> Option<PathBuf> {
         (!self.temporary).then(|| self.path.join("scrubs"))
     }
 
-    /// Where objects are kept on disk.
+    /// The directory of the store on disk.
     pub(crate) fn store(&self) -> PathBuf {
         self.path.join("store")
     }
@@ -134,7 +136,7 @@ impl DataDir {
         write().map_err(StartError::at(path.clone()))
     }
 
-    /// Writes the administrator's keyring, unless its key is gone.
+    /// Writes the administrator's keyring, unless `client.admin` has been removed.
     pub(crate) fn write_keyring(&self, keys: &Keyring) -> Result<(), StartError> {
         let admin = EntityName::client("admin");
         let Some(entry) = keys.entry(&admin) else { return Ok(()) };
@@ -152,12 +154,12 @@ impl Drop for DataDir {
     }
 }
 
-/// Makes a server's directory if need be, readable by its owner only, and refuses one that another user could
-/// change, or has made a link to: such a user could have the server read another state, or write where it
-/// should not.
+/// Creates a server's directory if necessary, readable by its owner only. Refuses a directory that
+/// another user could change, or that is reached by another user's link: that user could make the server
+/// read another state, or write elsewhere.
 ///
 /// # Errors
-/// [`StartError::NotOurs`], with the directory that is meant; and those of the system.
+/// [`StartError::NotOurs`], with the directory concerned, and those of the system.
 pub fn prepare_dir(path: &Path) -> Result<(), StartError> {
     make_private(path, true).map_err(StartError::at(path))?;
     let named = fs::symlink_metadata(path).map_err(StartError::at(path))?;
@@ -189,7 +191,7 @@ pub fn prepare_dir(path: &Path) -> Result<(), StartError> {
 const WORLD_WRITABLE: u32 = 0o002;
 const STICKY: u32 = 0o1000;
 
-/// Root may do anything anyway.
+/// Root can change everything in any case.
 fn is_trusted(user: u32) -> bool {
     user == 0 || user == geteuid().as_raw()
 }

@@ -12,42 +12,42 @@ use loligo_store_disk::OpenError;
 /// Why a server could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// A file or directory could not be made.
+    /// A file or directory could not be created.
     #[error("{path}: {source}")]
     Path {
-        /// Which.
+        /// The file or directory.
         path: PathBuf,
-        /// What happened.
+        /// The system's error.
         source: io::Error,
     },
-    /// Somebody else could change the data directory, or has put something there.
+    /// Another user could change the data directory, or has put something there.
     #[error("{path}: {what}; use a directory of your own, in one that nobody else may write to")]
     NotOurs {
         /// The directory or file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         what: String,
     },
     /// Another server uses the data directory.
     #[error("{0} is in use by another server")]
     InUse(PathBuf),
-    /// The address cannot be listened at.
+    /// The server cannot listen at the address.
     #[error("cannot listen at {addr}: {source}")]
     Listen {
-        /// Which.
+        /// The address.
         addr: SocketAddr,
-        /// What happened.
+        /// The system's error.
         source: io::Error,
     },
     /// The object store cannot be opened.
     #[error("object store {path}: {source}")]
     Store {
-        /// Where it is.
+        /// The store's directory.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: OpenError,
     },
-    /// The directory had a server, of which the most important is gone.
+    /// The directory belongs to a server, but the server's state is missing.
     #[error(
         "{path}: mon.json and mon.json.copy are lost, but there are: {traces}; put one of the two back, or remove all of the \
          directory to begin anew without the data"
@@ -55,25 +55,25 @@ pub enum StartError {
     Lost {
         /// The directory.
         path: PathBuf,
-        /// What is there.
+        /// The server's files that exist.
         traces: String,
     },
-    /// What the last run left cannot be used.
+    /// The state of the last run cannot be used.
     #[error(transparent)]
     State(#[from] FileError),
     /// The keyring could not be written.
     #[error(transparent)]
     Keyring(#[from] KeyringFileError),
-    /// The cluster cannot be as asked.
+    /// The monitor refused the configuration of the cluster.
     #[error("{}", .0.status)]
     Cluster(#[from] Failure),
-    /// The runtime or its threads could not be made, or the monitor stopped at once.
+    /// The runtime or its threads could not be created, or the monitor stopped at once.
     #[error("cannot start: {0}")]
     Runtime(#[from] io::Error),
 }
 
 impl StartError {
-    /// For `map_err` on what is done with a path.
+    /// Converts the error of an operation on a path, for `map_err`.
     pub(crate) fn at(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Path { path, source }

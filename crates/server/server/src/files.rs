@@ -1,4 +1,4 @@
-//! Files of ours in a directory that others may look into.
+//! The server's files in a directory that others may write to.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -12,7 +12,8 @@ pub(crate) fn no_follow() -> i32 {
     OFlags::NOFOLLOW.bits().cast_signed()
 }
 
-/// Writes a file that is not there yet; one that a crash has left is removed first, a link as such.
+/// Writes a new file. An existing file, left by a crash, is removed first; a link is removed, not
+/// followed.
 pub(crate) fn write_new(path: &Path, content: &[u8], mode: u32) -> io::Result<()> {
     match fs::remove_file(path) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
@@ -21,7 +22,7 @@ pub(crate) fn write_new(path: &Path, content: &[u8], mode: u32) -> io::Result<()
     OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?.write_all(content)
 }
 
-/// Reads a file of ours: not through a link, and not another user's.
+/// Reads a file of this user. Refuses links and files of other users.
 pub(crate) fn read_own(path: &Path) -> io::Result<Vec<u8>> {
     let mut file = OpenOptions::new().read(true).custom_flags(no_follow()).open(path)?;
     let owner = file.metadata()?.uid();

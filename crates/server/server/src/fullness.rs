@@ -1,5 +1,5 @@
-//! Has the osdmap say, and tells the logs, that the store is becoming full, or has room again; the latter in
-//! the words of a stock monitor.
+//! Sets the store's fullness in the osdmap, and reports changes of it to the logs in the words of a
+//! stock monitor.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use loligo_wire::UTime;
 
 use crate::usage::space;
 
-/// How often is looked. Stock OSDs report every 5 seconds, in which a fast disk takes more than what is left
-/// at the last ratio.
+/// The interval between checks. Stock OSDs report every 5 seconds; a fast disk fills the space left at
+/// the last ratio in less time.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Looks now and then, as long as the two are there.
+/// Checks periodically, as long as the OSD and the monitor exist.
 pub(crate) fn watch(osd: Weak<Osd>, mon: Weak<MonService>) {
     tokio::spawn(async move {
         loop {

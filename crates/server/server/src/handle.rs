@@ -16,7 +16,7 @@ use crate::cluster::{Cluster, Facts};
 use crate::daemon::Listening;
 use crate::{Builder, StartError};
 
-/// A running server. It stops when this is dropped.
+/// A running server. It stops when the handle is dropped.
 #[derive(Debug)]
 pub struct Handle {
     facts: Facts,
@@ -27,8 +27,8 @@ pub struct Handle {
 }
 
 impl Builder {
-    /// Starts the server, in threads of its own. When this returns, clients can connect. Also within a
-    /// runtime: it takes some milliseconds.
+    /// Starts the server, on threads of its own. When this returns, clients can connect. It takes a few
+    /// milliseconds, so it can also be called within a runtime.
     pub fn start(self) -> Result<Handle, StartError> {
         Handle::start(self)
     }
@@ -40,7 +40,7 @@ impl Handle {
         let (stop, stopped) = oneshot::channel();
         let (end, ended) = watch::channel(None);
         let (ready, is_ready) = mpsc::channel();
-        // A thread of its own, so that a server can be started within somebody else's runtime, and end there.
+        // A separate thread, so that a server can be started and stopped within the caller's runtime.
         let thread = thread::Builder::new().name("loligo-server".to_owned()).spawn(move || {
             let started = runtime(builder.threads).map_err(StartError::from).and_then(|runtime| {
                 let cluster = runtime.block_on(Cluster::start(builder))?;
@@ -60,32 +60,32 @@ impl Handle {
         Ok(Self { facts, startup: begun.elapsed(), stop: Some(stop), ended, thread: Some(thread) })
     }
 
-    /// The configuration file for clients: `rados -c CONF …`.
+    /// The path of the configuration file for clients: `rados -c CONF …`.
     pub fn conf(&self) -> &Path {
         &self.facts.conf
     }
 
-    /// The keyring with the key of `client.admin`.
+    /// The path of the keyring with the key of `client.admin`.
     pub fn keyring(&self) -> &Path {
         &self.facts.keyring
     }
 
-    /// Where the monitor listens.
+    /// The address at which the monitor listens.
     pub fn mon_addr(&self) -> SocketAddr {
         self.facts.mon_addr()
     }
 
-    /// Where the first OSD listens.
+    /// The address at which the first OSD listens.
     pub fn osd_addr(&self) -> SocketAddr {
         self.osd_addrs()[0]
     }
 
-    /// Where each OSD listens, by their numbers.
+    /// The addresses at which the OSDs listen, in the order of their numbers.
     pub fn osd_addrs(&self) -> Vec<SocketAddr> {
         self.facts.addrs(EntityType::OSD).collect()
     }
 
-    /// Each daemon, in the order in which their doors were opened: the monitor is the last.
+    /// All daemons, in the order in which they started to listen: the monitor is the last.
     pub fn daemons(&self) -> &[Listening] {
         &self.facts.daemons
     }
@@ -95,32 +95,33 @@ impl Handle {
         self.facts.fsid
     }
 
-    /// Where the server answers questions: `ceph --admin-daemon SOCKET help`.
+    /// The path of the admin socket: `ceph --admin-daemon SOCKET help`.
     pub fn admin_socket(&self) -> &Path {
         &self.facts.admin_socket
     }
 
-    /// What it answers there, to add to it.
+    /// The commands and settings of the admin socket; the caller can add its own.
     pub fn admin(&self) -> &Admin {
         &self.facts.admin
     }
 
-    /// How long it took to start.
+    /// How long the start took.
     pub fn startup(&self) -> Duration {
         self.startup
     }
 
-    /// Waits until the server has failed: its state could not be saved. What it says is for people.
+    /// Waits until the server has ended by itself, because the store, the OSDs or the monitor have
+    /// failed. Returns the reason, as text for people.
     pub async fn failed(&self) -> String {
         let mut ended = self.ended.clone();
         let why = ended.wait_for(Option::is_some).await.ok().and_then(|why| why.clone());
         why.unwrap_or_else(|| "the server's thread has ended".to_owned())
     }
 
-    /// Stops the server, and waits for it without blocking the runtime.
+    /// Stops the server, and waits for its end without blocking the runtime.
     pub async fn shutdown(mut self) {
         self.tell();
-        // The thread sends its last word before it ends, so what is left for `drop` to wait for is short.
+        // The thread sends the reason just before it ends, so the join in `drop` is short.
         let _ = self.ended.wait_for(Option::is_some).await;
     }
 

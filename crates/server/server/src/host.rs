@@ -1,4 +1,4 @@
-//! What comes from the machine: its name, and random numbers.
+//! Properties of the machine: its name, and random numbers.
 
 use std::{fs, io};
 
@@ -13,12 +13,13 @@ pub(crate) fn random_uuid() -> io::Result<Uuid> {
     Ok(Uuid(bytes))
 }
 
-/// Tells this life of a daemon from others at the same address. Not 0, which stands for any.
+/// A random nonce, which distinguishes this life of a daemon from others at the same address. Never 0,
+/// which stands for any.
 pub(crate) fn nonce() -> io::Result<u32> {
     getrandom::u32().map(|n| n.max(1)).map_err(io::Error::other)
 }
 
-/// The machine's name up to the first dot, as CRUSH has hosts.
+/// The machine's name up to the first dot, as CRUSH names hosts.
 pub(crate) fn host_name() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let short = name.trim().split('.').next().unwrap_or_default();

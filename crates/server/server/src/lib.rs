@@ -1,5 +1,5 @@
-//! A cluster in one process: one monitor and one OSD, or several for show ([`Builder::osds`]), in a test, in
-//! a tool, or by itself.
+//! A Ceph-compatible cluster in one process: a monitor, a manager and one OSD, or several that share one
+//! store ([`Builder::osds`]). It runs inside a test, inside a tool, or as a program of its own.
 //!
 //! ```
 //! let server = loligo_server::Server::memory().pool("data").start()?;
@@ -7,20 +7,21 @@
 //! # Ok::<(), loligo_server::StartError>(())
 //! ```
 //!
-//! Stock Ceph programs use it with the configuration file that [`Handle::conf`] names. When the [`Handle`] is
-//! dropped, the server stops.
+//! Stock Ceph programs use the server with the configuration file that [`Handle::conf`] names. The
+//! server stops when its [`Handle`] is dropped.
 //!
-//! The server is a list of [daemons](Daemon): the OSDs, the manager, what [`Builder::daemon`] adds, and the
-//! monitor. Each listens at a port of its own. All run on one tokio runtime of the server's: a connection's
-//! task reads requests and carries them out in the thread that read them, so an operation changes threads
-//! only if its placement group is busy. More threads than cores gain nothing.
+//! The server is a list of [daemons](Daemon): the OSDs, the manager, the daemons added by
+//! [`Builder::daemon`], and the monitor. Each daemon listens at a port of its own. All daemons share one
+//! tokio runtime: a connection's task reads requests and executes them on the thread that read them. An
+//! operation changes threads only if its placement group is busy. More threads than cores gain nothing.
 //!
-//! Objects of a memory server live as long as the process. With a data directory of its own
-//! ([`Builder::data_dir`]) a cluster keeps its id, keys, settings and pools over a restart; its pools are
-//! empty then. Those of [`Server::disk`] keep what was acknowledged, also over a loss of power.
+//! Objects of a memory server live as long as the process. With a data directory ([`Builder::data_dir`])
+//! a cluster keeps its id, keys, settings and pools over a restart, but the pools are empty then. A
+//! server on disk ([`Server::disk`]) keeps every acknowledged write, also over a loss of power.
 //!
-//! A running server answers questions at its admin socket ([`Handle::admin_socket`]), in Ceph's protocol:
-//! `ceph --admin-daemon SOCKET help`. Whoever embeds it can add commands and settings ([`Handle::admin`]).
+//! A running server answers commands at its admin socket ([`Handle::admin_socket`]), in Ceph's protocol:
+//! `ceph --admin-daemon SOCKET help`. A program that embeds the server can add commands and settings
+//! ([`Handle::admin`]).
 #![forbid(unsafe_code)]
 
 mod builder;

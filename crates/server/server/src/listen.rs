@@ -1,4 +1,4 @@
-//! The doors of the daemons.
+//! The listening ports of the daemons.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::daemon::{Daemon, Introduction, Listening};
 use crate::host::nonce;
 use crate::{Builder, StartError};
 
-/// How all doors of a server are opened.
+/// Opens the listening ports of a server.
 pub(crate) struct Doors {
     host: IpAddr,
     log: Log,
@@ -26,7 +26,7 @@ pub(crate) struct OpenDoor {
     pub(crate) addr: SocketAddr,
     pub(crate) messenger: Arc<Messenger>,
     pub(crate) admin: Option<Admin>,
-    /// What the monitor is to know of it.
+    /// Registers the daemon with the monitor.
     pub(crate) introduction: Option<Introduction>,
 }
 
@@ -46,7 +46,7 @@ impl Doors {
         }
     }
 
-    /// Opens a door for each of these daemons.
+    /// Starts to listen for each of the daemons.
     pub(crate) async fn open_all(&self, daemons: &[Arc<dyn Daemon>]) -> Result<Vec<OpenDoor>, StartError> {
         let mut open = Vec::with_capacity(daemons.len());
         for daemon in daemons {
@@ -55,8 +55,8 @@ impl Doors {
         Ok(open)
     }
 
-    /// Listens where the daemon says; if it leaves the port open, then where its last run did, unless
-    /// somebody else has that port now.
+    /// Listens at the address that the daemon gives. If the daemon leaves the port open, the port of its
+    /// last run is tried first; if that fails, any free port is used.
     pub(crate) async fn open(&self, daemon: &dyn Daemon) -> Result<OpenDoor, StartError> {
         let (name, listens) = (daemon.name(), daemon.listens());
         let mut config = Config::new(name.kind);

@@ -1,4 +1,4 @@
-//! Where the objects are kept.
+//! The object store of a server.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ use tokio::sync::oneshot;
 use crate::dir::DataDir;
 use crate::{Builder, StartError};
 
-/// What a store in memory takes, unless it is told.
+/// The default capacity of a store in memory.
 pub(crate) const MEMORY_BYTES: u64 = 8 << 30;
 
-/// A store on disk, as the cluster looks after it.
+/// A store on disk, and the notification that it has stopped.
 pub(crate) struct Disk {
     pub(crate) store: Arc<DiskStore>,
     stopped: oneshot::Receiver<()>,
 }
 
-/// Opens the store, with the delay that the builder says.
+/// Opens the store, with the builder's commit delay.
 pub(crate) fn open_store(
     builder: &Builder,
     dir: &DataDir,
@@ -49,13 +49,13 @@ fn open_disk(builder: &Builder, dir: &DataDir, state: &State) -> Result<Disk, St
     let store = Arc::new(opened.map_err(|source| StartError::Store { path, source })?);
     let (tell, stopped) = oneshot::channel();
     store.on_stop(move |_| {
-        // Who waits for it may have ended.
+        // The receiver may be gone.
         let _ = tell.send(());
     });
     Ok(Disk { store, stopped })
 }
 
-/// Ends when the store has stopped, and says why; never, if it is in memory.
+/// Returns the reason once the store has stopped. Never returns for a store in memory.
 pub(crate) async fn store_stopped(disk: &mut Option<Disk>) -> String {
     match disk {
         Some(Disk { store, stopped }) => {

@@ -1,4 +1,4 @@
-//! `dump_historic_ops` and its kin: what became of requests, in the JSON that Ceph's tools read.
+//! `dump_historic_ops` and its kin: the history of requests, in the JSON that Ceph's tools read.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +37,7 @@ pub(crate) fn register(admin: &Admin, osd: &Arc<Osd>) {
     add("dump_historic_slow_ops", "The newest of the very slow requests.", "OpHistory slow_ops", slow);
 }
 
-/// What is in arrays, in XML.
+/// The names of array items in XML.
 const ITEMS: &[(&str, &str)] = &[("ops", "op"), ("Ops", "Op"), ("events", "event")];
 
 fn in_flight(osd: &Osd) -> Node {
@@ -65,7 +65,8 @@ fn all(ops: &[TrackedOp]) -> Node {
     Node::array(ops.iter().map(describe))
 }
 
-/// As Ceph's `TrackedOp`. An event lasts until the next one; the last one tells of all.
+/// Formats a request as Ceph's `TrackedOp` does. An event lasts until the next one; the duration of the
+/// last event is that of the whole request.
 fn describe(op: &TrackedOp) -> Node {
     let begins = op.events.iter().map(|(_, at)| *at);
     let ends = begins.clone().skip(1).map(Some).chain([None]);

@@ -1,4 +1,4 @@
-//! `perf dump | schema`: counts, by Ceph's names, as far as there is something to say.
+//! `perf dump | schema`: counters under Ceph's names, as far as the server has them.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use loligo_osd::{Osd, PoolStats};
 use crate::tell::render::{Shape, shaped};
 
 const SHAPE: Shape = Shape::of("perfcounter_collection");
-/// What stock calls a number that only grows, and one that does not.
+/// Stock's metric types: a number that only grows, and one that can fall.
 const COUNTER: (i64, &str) = (10, "counter");
 const GAUGE: (i64, &str) = (2, "gauge");
 
@@ -19,7 +19,7 @@ pub(crate) fn register(admin: &Admin, osd: Arc<Osd>) {
     add(admin, move || dump(&osd));
 }
 
-/// Those of the monitor: what it knows of the cluster.
+/// Adds the commands of the monitor, with its counters of the cluster.
 pub(crate) fn register_mon(admin: &Admin, osd: Arc<Osd>) {
     add(admin, move || cluster(&osd));
 }
@@ -40,7 +40,7 @@ fn add(admin: &Admin, dump: impl Fn() -> Node + Send + Sync + 'static) {
     }
 }
 
-/// The group and the count in it that a request names; all, if it names none.
+/// Keeps the group and the counter that a request names; all of them if it names none.
 fn chosen(node: Node, request: &Request) -> Node {
     let only = |node: Node, name: Option<&str>| match (node, name) {
         (Node::Object(fields), Some(name)) if !name.is_empty() => {

@@ -1,4 +1,4 @@
-//! Has the monitor stop writers of pools that have reached their quotas, and let them go on.
+//! Makes the monitor stop writers of pools that have reached their quotas, and let them continue later.
 
 use std::sync::Weak;
 use std::time::Duration;
@@ -10,10 +10,10 @@ use loligo_osd::Osd;
 
 use crate::usage::usage;
 
-/// How often is looked. A stock cluster takes some seconds to notice.
+/// The interval between checks. A stock cluster takes some seconds to notice.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Looks now and then, as long as the two are there.
+/// Checks periodically, as long as the OSD and the monitor exist.
 pub(crate) fn watch(osd: Weak<Osd>, mon: Weak<MonService>) {
     tokio::spawn(async move {
         loop {

@@ -1,5 +1,5 @@
-//! Has the OSD scrub what is asked for and what is due, tells the cluster's log, and keeps what is known of
-//! scrubs over a restart.
+//! Makes the OSD scrub placement groups on request and when they are due, reports to the cluster log,
+//! and keeps the scrub records over a restart.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Weak};
@@ -17,17 +17,17 @@ use loligo_wire::{EntityName, EntityType, PoolId, Reader, Uuid};
 
 use crate::files::{read_own, write_new};
 
-/// How often is looked whether something is due.
+/// The interval between checks for due scrubs.
 const LOOK: Duration = Duration::from_secs(1);
-/// Objects of one report that the log names.
+/// The most objects of one report that the log names.
 const NAMED_MAX: usize = 100;
 
-/// What the file of scrubs begins with; the cluster's id and a checksum of the rest follow. Files of before
-/// there was a beginning have the records alone.
+/// The magic of a scrub file; the cluster's id and the CRC-32C of the records follow. Files of earlier
+/// versions have no header, only the records.
 const BEGIN: &[u8; 8] = b"LOLIGOSC";
 const HEADER_LEN: usize = 28;
 
-/// Where what is known of scrubs is kept.
+/// The file of the scrub records.
 pub(crate) struct ScrubFile {
     path: PathBuf,
     fsid: Uuid,
@@ -38,8 +38,8 @@ impl ScrubFile {
         Self { path, fsid }
     }
 
-    /// Gives the OSD what the last run kept. Without it all is scrubbed anew, so that what cannot be read is
-    /// no more than a line in the log.
+    /// Passes the records of the last run to the OSD. Without records everything is scrubbed again, so
+    /// an unreadable file causes no more than a line in the log.
     pub(crate) fn restore(&self, osd: &Osd) {
         let restored = match read_own(&self.path) {
             Ok(content) => self
@@ -79,7 +79,7 @@ impl ScrubFile {
         }
     }
 
-    /// Keeps what has changed.
+    /// Saves the records if they have changed.
     pub(crate) fn save(&self, osd: &Osd) {
         let Some(records) = osd.changed_scrub_records() else { return };
         let crc = crc32c_of([&records[..]]).to_le_bytes();
@@ -98,7 +98,7 @@ impl ScrubFile {
     }
 }
 
-/// Scrubs, as long as the two are there.
+/// Runs scrubs as long as the OSD and the monitor exist.
 pub(crate) fn watch(osd: Weak<Osd>, mon: Weak<MonService>, file: Option<Arc<ScrubFile>>) {
     tokio::spawn(async move {
         while let Some((osd, mon)) = osd.upgrade().zip(mon.upgrade()) {
@@ -118,14 +118,15 @@ pub(crate) fn watch(osd: Weak<Osd>, mon: Weak<MonService>, file: Option<Arc<Scru
     });
 }
 
-/// Writing waits for the disk, which the runtime's threads must not.
+/// Saves on a blocking thread: the runtime's threads must not wait for the disk.
 async fn save(osd: &Arc<Osd>, file: Option<&Arc<ScrubFile>>) {
     let Some(file) = file.cloned() else { return };
     let osd = Arc::clone(osd);
     let _ = tokio::task::spawn_blocking(move || file.save(&osd)).await;
 }
 
-/// What the configuration says of the first OSD, since all scrub the one store together; else the default.
+/// The scrub settings of the first OSD, with defaults for the options that are not set. All OSDs scrub
+/// the one store together.
 fn policy(state: &State) -> ScrubPolicy {
     let first = state.osdmap().osd_ids().next().unwrap_or_default();
     let who = EntityName { kind: EntityType::OSD, id: first.0.to_string() };
@@ -156,7 +157,7 @@ async fn say(mon: &MonService, lines: Vec<(Severity, String)>) {
             _ => log!(OSD, 5, "{} {}", severity.tag(), text(line)),
         }
     }
-    // A monitor that has stopped writes no log.
+    // If the monitor has stopped, there is no log to write to.
     let _ = mon
         .call(move |state, now| {
             for (severity, line) in lines {
@@ -166,7 +167,7 @@ async fn say(mon: &MonService, lines: Vec<(Severity, String)>) {
         .await;
 }
 
-/// What a report says, in a stock OSD's words as far as it has some.
+/// The log lines of a report, in a stock OSD's words where it has some.
 fn lines(report: &ScrubReport) -> Vec<(Severity, String)> {
     let (pg, word, count) = (report.pg, report.kind.word(), report.found.len());
     let fixed = if report.kind == ScrubKind::Repair { ", 0 fixed" } else { "" };
@@ -195,7 +196,7 @@ fn soid(pool: PoolId, name: &ObjectName) -> String {
     format!("{pool}:{:?}", name.as_ref())
 }
 
-/// A way to scrub, as the OSD has it.
+/// Converts the monitor's kind of scrub to the OSD's.
 pub(crate) fn kind(how: Scrub) -> ScrubKind {
     match how {
         Scrub::Shallow => ScrubKind::Shallow,
@@ -204,7 +205,7 @@ pub(crate) fn kind(how: Scrub) -> ScrubKind {
     }
 }
 
-/// What is known of a placement group's scrubs, in the monitor's terms.
+/// Converts the scrub record of a placement group to the monitor's type.
 pub(crate) fn scrubs(scrub: &PgScrub) -> PgScrubs {
     let running = scrub.running.map(|kind| match kind {
         ScrubKind::Shallow => Scrub::Shallow,

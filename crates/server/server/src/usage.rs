@@ -1,4 +1,4 @@
-//! What the OSDs store, in the monitor's terms.
+//! The OSDs' usage, converted to the monitor's types.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use loligo_wire::{PgId, PoolId};
 
 use crate::scrub;
 
-/// What the OSD stores, in the monitor's terms.
+/// Reports the OSDs' usage to the monitor.
 pub(crate) struct OsdUsage(Arc<Osd>);
 
 impl OsdUsage {
@@ -58,7 +58,7 @@ pub(crate) fn space(osd: &Osd) -> Space {
     Space { total: statfs.total, used: statfs.total.saturating_sub(statfs.available) }
 }
 
-/// The copies, or shards, that a pool is said to keep of each object.
+/// The number of copies, or shards, of each object that a pool has according to the osdmap.
 fn copies(map: &OsdMap, pool: PoolId) -> u64 {
     map.pool(pool).map_or(1, |pool| pool.size.into())
 }

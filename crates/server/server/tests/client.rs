@@ -1,6 +1,6 @@
-//! Goal: what our client asks of a cluster beside operations on objects comes to the same on this server and
-//! on a stock cluster. Method: each test runs on an embedded server, and where LOLIGO_STOCK_CONF names a
-//! stock cluster on that, too.
+//! Goal: our client's requests other than operations on objects have the same result on this server and
+//! on a stock cluster. Method: each test runs on an embedded server and, if LOLIGO_STOCK_CONF names a
+//! stock cluster, on that one, too.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ async fn connect(conf: &Path) -> Rados {
     Builder::new().conf_file(conf).set("rados_osd_op_timeout", "60").connect().await.expect("connects")
 }
 
-/// Runs a test with a pool of its own, which is removed at the end.
+/// Runs a test in a pool of its own, which is removed at the end.
 async fn in_pool<F: Future<Output = ()>>(conf: &Path, name: &str, test: impl FnOnce(Rados, IoCtx) -> F) {
     let rados = connect(conf).await;
     let name = format!("client-{name}-{}", std::process::id());
@@ -35,7 +35,7 @@ fn stock() -> PathBuf {
     std::env::var_os("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a ceph.conf").into()
 }
 
-/// Makes two tests of one: on our server, and on a stock cluster.
+/// Defines each test twice: on our server, and on a stock cluster.
 macro_rules! on_both {
     ($($test:ident, $on_stock:ident;)*) => {$(
         #[tokio::test(flavor = "multi_thread")]
@@ -63,7 +63,8 @@ on_both! {
     a_watch_that_is_given_up_ends, a_watch_that_is_given_up_ends_on_stock;
 }
 
-/// The commands that docs/emulated.md says are refused as unknown, with those who are asked for them.
+/// The commands that docs/emulated.md lists as refused because they are unknown, each with the daemon it
+/// is sent to.
 fn absent_commands() -> Vec<(&'static str, &'static str)> {
     let page = include_str!("../../../../docs/emulated.md");
     let list =
@@ -88,7 +89,7 @@ async fn what_the_book_calls_unknown_is_refused() {
             "Monitor" | "Monitor, about file systems" => rados.mon_command(&command, none).await,
             "OSD (`tell osd.N`)" => rados.osd_command(OsdId(0), &command, none).await,
             "Manager (`tell mgr`)" => rados.tell_mgr(None, &command, none).await,
-            // Our client does not tell monitors anything: `surface/tools.rs` asks.
+            // Our client sends no tell commands to monitors: `surface/tools.rs` tests these.
             "Monitor (`tell mon.a`)" => continue,
             other => panic!("{other} is not known to this test"),
         };
@@ -99,8 +100,8 @@ async fn what_the_book_calls_unknown_is_refused() {
     rados.shutdown().await;
 }
 
-/// A list of those that are kept out can name a whole host. Only the OSDs know then whom it is about, and
-/// they say so.
+/// A blocklist entry can name a whole host. Then only the OSDs know which clients it applies to, and
+/// their errors tell the client.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_client_learns_from_an_osd_that_its_host_is_blocked() {
     let server = Server::memory().pool("p").start().expect("the server starts");
@@ -115,7 +116,7 @@ async fn a_client_learns_from_an_osd_that_its_host_is_blocked() {
     rados.shutdown().await;
 }
 
-/// The CRUSH map is shown as a stock monitor shows its own, as far as the two are the same.
+/// The CRUSH map is shown as a stock monitor shows its own, as far as the maps are equal.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 async fn the_crush_map_is_shown_as_by_stock() {
@@ -169,10 +170,10 @@ mod tests {
                 let lists = pool.object_parts(parts);
                 assert_eq!(lists.len(), parts as usize);
                 let found = try_join_all(lists.into_iter().map(names)).await.expect("listed");
-                // In order they are what one list is.
+                // Concatenated in order, the parts equal the whole listing.
                 assert_eq!(found.concat(), here, "{parts} parts");
                 let largest = found.iter().map(Vec::len).max().unwrap_or(0);
-                // Those with one key are all in one place.
+                // Objects with the same locator key are all in one part.
                 assert!(largest <= 300 + 600 / parts as usize, "{parts} parts: {largest}");
             }
             assert_eq!(pool.object_parts(0).len(), 1);
@@ -186,7 +187,8 @@ mod tests {
                 .await
                 .expect("written");
             let all = names(pool.objects()).await.expect("listed");
-            // A place in the midst of a placement group: behind one that a listing has stopped at.
+            // Positions in the middle of a placement group: the cursors at which a listing's batches
+            // ended.
             let mut places = vec![ListCursor::start()];
             let mut list = pool.objects();
             while !list.next_batch().await.expect("listed").is_empty() {
@@ -235,10 +237,10 @@ mod tests {
             let missing = PgId { pool: pool.pool(), seed: 5_000_000 };
             assert_eq!(errno(rados.pg_command(missing, command, Bytes::new()).await), Errno::ENOENT);
             let pg = PgId { pool: pool.pool(), seed: 0 };
-            // The OSD's own commands are heard by the primary as well.
+            // The primary also answers the OSD's own commands.
             let (out, _) = rados.pg_command(pg, command, Bytes::new()).await.expect("answered");
             assert!(String::from_utf8_lossy(&out).contains("version"), "{out:?}");
-            // Many at once, while operations go on over the same connection.
+            // Many commands at once, while operations use the same connection.
             let commands = (0..8).map(|_| rados.osd_command(OsdId(0), command, Bytes::new()));
             let writes = (0..50).map(|i| pool.write_full(format!("o{i}"), Bytes::new()));
             tokio::try_join!(try_join_all(commands), try_join_all(writes)).expect("answered");
@@ -314,10 +316,10 @@ mod tests {
             for pause in [0, 1, 100, 300, 1000, 3000] {
                 let watch = pool.watch("o", Duration::from_secs(60));
                 let begun = tokio::time::timeout(Duration::from_micros(pause), watch).await;
-                // One that has begun ends with this.
+                // Dropping the watch ends a registration in progress.
                 drop(begun);
             }
-            // An OSD forgets those of whom it hears nothing after a minute.
+            // An OSD drops a watch that it does not hear from for a minute.
             let ended = async {
                 while !pool.watchers("o").await.expect("told").is_empty() {
                     tokio::time::sleep(Duration::from_millis(20)).await;

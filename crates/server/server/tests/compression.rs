@@ -1,6 +1,6 @@
-//! Our client and our server compress what they say to each other. Goal: data comes through whole, much less
-//! travels, and who does not want it is served as before. Method: proxies that count bytes, and data that
-//! lets itself be compressed. What stock OSDs compress is in `releases.rs`.
+//! Our client and our server compress their traffic. Goal: data arrives complete, much less is
+//! transferred, and clients that do not want compression are served as before. Method: proxies that
+//! count bytes, and compressible data. Compression by stock OSDs is tested in `releases.rs`.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ async fn client(server: &Handle, proxies: &Arc<FaultProxies>, settings: &[(&str,
         .expect("connects")
 }
 
-/// Writes and reads; returns how many bytes the OSD's connection carried, both ways.
+/// Writes and reads. Returns the number of bytes that the OSD's connection carried in both directions.
 async fn carried(server: &Handle, settings: &[(&str, &str)]) -> u64 {
     let proxies = Arc::new(FaultProxies::new(1, u64::MAX, 0));
     let pool = client(server, &proxies, settings).await.ioctx("p").await.expect("the pool");

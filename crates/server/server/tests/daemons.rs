@@ -1,6 +1,6 @@
-//! Goal: a server starts whatever daemons are in its list, and knows none by name. Method: a toy metadata
-//! server that answers one message is added to the list; a client dials it where the server says that it
-//! listens, with a ticket or, where nobody proves who they are, without.
+//! Goal: a server starts all daemons in its list, without knowing any by name. Method: a toy metadata
+//! server that answers one message is added to the list. A client connects to the address that the
+//! server reports for it, with a ticket or, if authentication is off, without.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use loligo_wire::message::{Message as _, Msg};
 use loligo_wire::{EntityAddr, EntityName, EntityType, UTime};
 use tokio::sync::mpsc;
 
-/// Answers commands with their own words.
+/// Replies to each command with the command's own words.
 struct Toy {
     around: Surroundings,
     asked: Arc<AtomicU64>,
@@ -55,7 +55,7 @@ impl Dispatcher for Echo {
     }
 }
 
-/// What happens on the client's connections.
+/// Events on the client's connections.
 #[derive(Debug)]
 enum News {
     Up,
@@ -87,7 +87,8 @@ impl Dispatcher for Inbox {
     }
 }
 
-/// Proves who we are: to the monitor with the key, to others with the ticket that it gave.
+/// Authenticates the client: to the monitor with the key, to other daemons with the ticket that the
+/// monitor issued.
 struct Proof(Arc<AuthClient>);
 
 impl ConnectAuth for Proof {
@@ -99,7 +100,7 @@ impl ConnectAuth for Proof {
     }
 }
 
-/// Logs in, dials the toy where the server says that it listens, and gives what it answers.
+/// Logs in, connects to the address that the server reports for the toy, and returns the reply.
 async fn ask_toy(server: &Handle, words: &str) -> String {
     let admin = EntityName::client("admin");
     let keys = read_keyring(server.keyring()).expect("the server has written it");

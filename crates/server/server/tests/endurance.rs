@@ -1,10 +1,10 @@
-//! Goal: a client that works at full load for long needs no more memory after it than soon after its
-//! beginning, and leaves no operation, no task and no file behind when it is closed. Method: workers do
-//! whatever operations there are on a bounded set of objects, give some up in the middle, watch, notify and
-//! list; the memory of the process, the server's included, is looked at all the time.
+//! Goal: a client that works at full load for long needs no more memory at the end than soon after the
+//! start, and leaves no operation, no task and no file behind when it is closed. Method: workers run all
+//! kinds of operations on a bounded set of objects, cancel some, watch, notify and list. The memory of
+//! the process, which includes the server's, is sampled all the time.
 //!
-//! LOLIGO_ENDURANCE_SECONDS says for how long (4). With LOLIGO_ENDURANCE_CONF the cluster is that of this
-//! ceph.conf, with its pool `p`.
+//! LOLIGO_ENDURANCE_SECONDS sets the duration (default 4). LOLIGO_ENDURANCE_CONF names the ceph.conf of
+//! another cluster with a pool `p`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use loligo_server::Server;
 const WORKERS: u64 = 64;
 /// Objects of each worker.
 const OBJECTS: u64 = 8;
-/// What allocators may keep of what comes and goes, in bytes.
+/// The memory that allocators may retain, in bytes.
 const SLACK: u64 = 16 << 20;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -52,7 +52,7 @@ async fn a_client_leaves_nothing_behind_and_does_not_grow() {
     assert!(memory.1 < memory.0 + SLACK, "it grows: {memory:?}");
 }
 
-/// Each of what there is to do, again and again.
+/// Runs every kind of operation repeatedly.
 async fn work(pool: IoCtx, id: u64, stop: Arc<AtomicBool>, done: Arc<AtomicU64>) {
     let mut round = 0u64;
     while !stop.load(Ordering::Relaxed) {
@@ -66,7 +66,7 @@ async fn work(pool: IoCtx, id: u64, stop: Arc<AtomicBool>, done: Arc<AtomicU64>)
         let other = WriteOp::new().compare_xattr("n", CmpOp::Eq, "none").remove();
         pool.operate(oid, other).await.expect_err("the attribute has another value");
         pool.read("endurance.none", 0, 0).await.expect_err("absent");
-        // Given up while it is on its way.
+        // Cancelled while in flight.
         let given_up = pool.write_full(oid, data);
         let _ = tokio::time::timeout(Duration::from_micros(round % 200), given_up).await;
         if round % 64 == id {
@@ -81,7 +81,7 @@ async fn work(pool: IoCtx, id: u64, stop: Arc<AtomicBool>, done: Arc<AtomicU64>)
     }
 }
 
-/// Resident bytes after a quarter of the time, and the most after it.
+/// Returns the maximum of the resident bytes in the first quarter of the time, and the maximum after it.
 async fn watch_memory(lasting: Duration) -> (u64, u64) {
     let began = Instant::now();
     let (mut early, mut most) = (0, 0);
@@ -103,7 +103,7 @@ fn resident_bytes() -> u64 {
     pages * 4096
 }
 
-/// What a client takes while it is there.
+/// The resources that a client uses while it exists.
 #[derive(Debug, PartialEq, Eq)]
 struct Left {
     tasks: usize,
@@ -116,7 +116,8 @@ impl Left {
         Self { tasks, files: std::fs::read_dir("/proc/self/fd").expect("Linux has it").count() }
     }
 
-    /// Tasks that were told to end need a moment, and the server's side of connections too.
+    /// Waits until the resources are freed: cancelled tasks and the server's side of connections need a
+    /// moment to end.
     async fn is_reached_again(&self) {
         let deadline = Instant::now() + Duration::from_secs(10);
         while Self::now() != *self {

@@ -1,5 +1,5 @@
-//! Goal: a running server tells which requests were slow, and when what happened to them. Method: our client
-//! writes and reads; then the admin table is asked as the admin socket asks it.
+//! Goal: a running server reports which requests were slow, and the times of their events. Method: our
+//! client writes and reads; then the test runs commands of the admin table, as the admin socket does.
 
 use std::path::PathBuf;
 

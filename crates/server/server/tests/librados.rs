@@ -1,6 +1,6 @@
-//! Goal: what stock librados offers and this server has works as on a stock cluster. Method: scripts that
-//! assert what they see run through python3-rados on an embedded server and, where `LOLIGO_STOCK_CONF` names
-//! the configuration of a stock cluster, on that one too.
+//! Goal: the functions of stock librados that this server supports work as on a stock cluster. Method:
+//! scripts with assertions run through python3-rados on an embedded server and, if `LOLIGO_STOCK_CONF`
+//! names the configuration of a stock cluster, on that one too.
 
 use std::env;
 use std::path::{Path, PathBuf};

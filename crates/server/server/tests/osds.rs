@@ -1,5 +1,5 @@
-//! Goal: a server that shows several OSDs serves pools of several copies and erasure-coded pools as a cluster
-//! does. Method: our client, on an embedded server; Ceph's own tests (`cargo xtask test suites`) do the same
+//! Goal: a server that shows several OSDs serves replicated and erasure-coded pools as a cluster does.
+//! Method: our client, on an embedded server; Ceph's own tests (`cargo xtask test suites`) do the same
 //! with stock clients.
 
 mod scratch;
@@ -56,7 +56,7 @@ async fn objects_are_found_through_the_doors_of_all_osds() {
     for i in 0..OBJECTS {
         io.write_full(format!("o{i}"), Bytes::from(format!("data {i}"))).await.expect("written");
     }
-    // Any copy may be read, where the sender says that it does not mind.
+    // Any copy may be read if the client allows it.
     for io in [io.clone(), io.reading_from(ReadFrom::Balanced)] {
         for i in 0..OBJECTS {
             assert_eq!(io.read(format!("o{i}"), 0, 100).await.expect("read"), format!("data {i}"));
@@ -70,7 +70,7 @@ async fn objects_are_found_through_the_doors_of_all_osds() {
     rados.shutdown().await;
 }
 
-/// The answers are those of OSDs of 16.2.15.
+/// The expected replies are those of OSDs of 16.2.15.
 #[tokio::test(flavor = "multi_thread")]
 async fn erasure_coded_pools_take_whole_stripes_and_no_omaps() {
     let server = server();

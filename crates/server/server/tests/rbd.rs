@@ -1,6 +1,6 @@
-//! Goal: the stock `rbd` finds no difference between this server and a stock cluster. Method: the same
-//! commands on both, and what they print compared, but for ids, times and addresses. `LOLIGO_STOCK_CONF`
-//! names the stock cluster's configuration.
+//! Goal: the stock `rbd` finds no difference between this server and a stock cluster. Method: runs the
+//! same commands on both and compares their output, except for ids, times and addresses.
+//! `LOLIGO_STOCK_CONF` names the stock cluster's configuration.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +8,8 @@ use std::{env, fs};
 
 use loligo_server::{Handle, Server};
 
-/// Commands, one a line, for a pool of their own; `@/` is in the directory of the test, `POOL` the pool.
+/// Commands, one per line, run in a pool of their own. `@/` stands for the test's directory, `POOL` for
+/// the pool.
 const SCRIPT: &str = "
 pool init
 create img --size 64M
@@ -209,7 +210,7 @@ rm moved
 ls
 ";
 
-/// Commands about mirroring. Neither side runs a daemon that mirrors.
+/// Commands about mirroring. Neither side runs a mirroring daemon.
 const MIRRORING: &str = "
 create img --size 4M
 mirror pool info POOL
@@ -286,9 +287,9 @@ fn run(conf: &Path, pool: &str, dir: &Path, line: &str) -> Ran {
         "PEER" => peer(conf, pool),
         word => word.strip_prefix("@/").map_or(word.to_owned(), |file| format!("{dir}/{file}")),
     });
-    // `pool init` takes the pool by position.
+    // `pool init` takes the pool as a positional argument.
     let mut command = Command::new("timeout");
-    // Without the library's log, whose lines come in between.
+    // Without the library's log, whose lines would be mixed into the output.
     command.args(["120", "rbd", "--log-to-stderr=false", "--err-to-stderr=false"]);
     command.env("CEPH_CONF", conf).env("RBD_FORCE_ALLOW_V1", "1").args(args);
     match line {
@@ -301,7 +302,7 @@ fn run(conf: &Path, pool: &str, dir: &Path, line: &str) -> Ran {
     Ran { code: out.status.code(), shown: String::from_utf8_lossy(&shown).into_owned() }
 }
 
-/// Without what differs from cluster to cluster and from second to second.
+/// Removes the parts of the output that differ between clusters or runs.
 fn plain(shown: &str, pool: &str, dir: &Path) -> Vec<String> {
     let lines = shown.replace('\r', "\n").replace(pool, "POOL").replace(&dir.display().to_string(), "DIR");
     let telling = |line: &&str| {
@@ -318,9 +319,9 @@ fn plain(shown: &str, pool: &str, dir: &Path) -> Vec<String> {
         let time = bare.contains(':') || bare.ends_with("+0000");
         if id || time || bare.starts_with("group.") { "X".to_owned() } else { word.to_owned() }
     };
-    // Snapshots' ids depend on what was made before, days on the day.
+    // Snapshot ids depend on earlier snapshots, days on the date.
     let without_ids = |line: &str| {
-        // Texts in JSON are words, too.
+        // Strings in JSON are words, too.
         let line = line.replace('"', " \" ");
         let words: Vec<String> = line.split_whitespace().map(word).collect();
         let is_snap = words.len() > 3 && words[0].parse::<u64>().is_ok();
@@ -330,7 +331,7 @@ fn plain(shown: &str, pool: &str, dir: &Path) -> Vec<String> {
     lines.lines().filter(telling).map(without_ids).collect()
 }
 
-/// The first site that the pool is mirrored to.
+/// The first site to which the pool is mirrored.
 fn peer(conf: &Path, pool: &str) -> String {
     let mut command = Command::new("rbd");
     command.env("CEPH_CONF", conf).args(["mirror", "pool", "info", "--format", "json", pool]);
@@ -369,8 +370,8 @@ fn mirroring_is_as_on_a_stock_cluster_without_its_daemon() {
     same("mirror", &Server::memory().start().expect("the server starts"), MIRRORING, &done, &[]);
 }
 
-/// Runs a script on both sides. Lines that begin with `must_be_done` have to go well; `files` have to begin
-/// with what was imported.
+/// Runs a script on both sides. Lines that begin with one of `must_be_done` must succeed; `files` must
+/// begin with the imported data.
 fn same(name: &str, server: &Handle, script: &str, must_be_done: &[&str], files: &[&str]) {
     let stock = env::var("LOLIGO_STOCK_CONF").expect("LOLIGO_STOCK_CONF names a ceph.conf");
     let stock = Path::new(&stock);
@@ -388,7 +389,7 @@ fn same(name: &str, server: &Handle, script: &str, must_be_done: &[&str], files:
     let mut differences = Vec::new();
     for line in script.lines().filter(|line| !line.is_empty()) {
         let [ours, theirs] = sides.each_ref().map(|(conf, dir)| run(conf, &pool, dir, line));
-        // So that the script does what it is meant to, and not the same nothing twice.
+        // Ensures that the script is effective: two sides that both reject a command would be equal.
         assert!(!theirs.shown.contains("unrecognised"), "rbd {line}: {}", theirs.shown);
         if must_be_done.iter().any(|part| line.starts_with(part)) && !line.ends_with("--force") {
             assert_eq!(theirs.code, Some(0), "rbd {line} on the stock cluster: {}", theirs.shown);

@@ -1,4 +1,4 @@
-//! Class `rbd`, called as librbd calls it, on an embedded server.
+//! Class `rbd`, called as librbd does, on an embedded server.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ const ERANGE: i32 = 34;
 const ESTALE: i32 = 116;
 const EDQUOT: i32 = 122;
 
-/// A server and a pool in it.
+/// A server and a pool on it.
 struct Here {
     _server: Handle,
     pool: IoCtx,
@@ -34,7 +34,7 @@ impl Here {
         Self { _server: server, pool }
     }
 
-    /// Calls a method on an object; its output, or an errno.
+    /// Calls a method on an object. Returns its output, or an errno.
     fn call(&self, oid: &str, method: &str, input: &[u8]) -> Result<Bytes, i32> {
         self.pool.exec(oid, "rbd", method, input).map_err(|error| match error {
             Error::Os(errno) => errno.0,
@@ -50,7 +50,7 @@ impl Here {
         assert_eq!(self.call(oid, method, input).map(drop), Err(errno), "{method}");
     }
 
-    /// A header of 8 objects with the usual features.
+    /// Creates the header of an image of 8 objects with the usual features.
     fn image(&self, oid: &str) {
         let create = encoded(|w| {
             w.u64(32 << 20);
@@ -139,7 +139,8 @@ fn features_that_must_not_change_do_not() {
     assert_eq!(here.call(o, "get_features", &id(u64::MAX)), Ok((13u64, 13u64).to_bytes()));
 }
 
-/// As an OSD of 16.2.15 takes them: `rbd create $'a\\xff'`, and a snapshot and a removal to the trash.
+/// Names may contain any bytes, as on an OSD of 16.2.15: `rbd create $'a\\xff'`, and a snapshot and a
+/// removal to the trash.
 #[test]
 fn names_are_any_bytes() {
     let here = Here::new();
@@ -229,7 +230,7 @@ fn directories_map_names_to_ids_and_back() {
 fn object_maps_change_in_place_and_keep_their_checksums() {
     let here = Here::new();
     let o = "rbd_object_map.1";
-    // More than one block of entries: 40,000 are 10,000 bytes.
+    // More than one block of entries: 40,000 take 10,000 bytes.
     here.does(o, "object_map_resize", &(40_000u64, 0u8).to_bytes());
     let update = |from: u64, to: u64, state: u8, only: Option<u8>| {
         encoded(|w| {
@@ -243,13 +244,13 @@ fn object_maps_change_in_place_and_keep_their_checksums() {
     here.does(o, "object_map_update", &update(39_999, 40_000, 1, Some(0)));
     here.fails(o, "object_map_update", &update(39_999, 40_001, 1, None), ERANGE);
     here.does(o, "object_map_snap_add", b"");
-    // What exists and is clean counts as existing.
+    // An update that expects the state "exists" also matches "exists and is clean".
     here.does(o, "object_map_update", &update(16_380, 16_381, 2, Some(1)));
     let loaded = here.call(o, "object_map_load", b"").expect("its checksums hold");
     let entry = |n: usize| loaded[18 + n / 4] >> (6 - n % 4 * 2) & 3;
     assert_eq!([16_379, 16_380, 16_381, 16_389, 16_390, 39_999].map(entry), [0, 2, 3, 3, 0, 3]);
     here.fails(o, "object_map_resize", &(39_999u64, 0u8).to_bytes(), ESTALE);
-    // Grown from the middle of a byte, with a state of its own, and cut again.
+    // Grown from the middle of a byte, with a state of its own, and truncated again.
     let resize = |count: u64, state: u8| (count, state).to_bytes();
     here.does("small", "object_map_resize", &resize(5, 1));
     here.does("small", "object_map_resize", &resize(10, 2));
@@ -337,7 +338,7 @@ fn no_input_and_nothing_stored_makes_a_method_panic() {
     for round in 0..3_000 {
         let oid = ["a", "b"][round % 2];
         if round % 40 < 2 {
-            // Something that no method has stored.
+            // Bytes that no method has stored.
             let bytes = |len: u64, below: u64, next: &mut dyn FnMut() -> u64| -> Bytes {
                 (0..len).map(|_| (next() % below) as u8).collect::<Vec<u8>>().into()
             };
@@ -359,13 +360,13 @@ fn no_input_and_nothing_stored_makes_a_method_panic() {
         }
         let method = methods[next() as usize % methods.len()];
         let input: Vec<u8> = (0..next() % 40).map(|_| (next() % 5) as u8).collect();
-        // Whatever it says: the server is still there to say it.
+        // The result does not matter: the server must survive.
         let _ = here.call(oid, method, &input);
     }
     here.image("header");
 }
 
-/// The header of an image of the first format, of 4 MiB.
+/// The header of an image of format 1, of 4 MiB.
 fn old_header() -> OldHeader {
     OldHeader::new("rb.0.1.2", 22, 4 << 20).expect("a short prefix")
 }
@@ -414,7 +415,7 @@ fn snapshots_of_the_first_format() {
     here.fails("a.rbd", "snap_list", b"", EINVAL);
 }
 
-/// A request and what it gives: an errno, or the outputs of its operations.
+/// Sends a request. Returns an errno, or the outputs of its operations.
 fn ask(pool: &IoCtx, oid: &str, ops: &[OsdOp], writes: bool) -> String {
     let outputs = |answers: Vec<Answer>| answers.into_iter().map(|a| (a.result, a.data)).collect::<Vec<_>>();
     let run = async {
@@ -433,8 +434,8 @@ fn ask(pool: &IoCtx, oid: &str, ops: &[OsdOp], writes: bool) -> String {
     }
 }
 
-/// What is asked of maps in objects' bytes. Nothing at which a stock OSD aborts, which release 16 does at
-/// TMAPPUT.
+/// Requests on maps in objects' bytes (TMAP). Excludes requests that make a stock OSD abort, which
+/// release 16 does at TMAPPUT.
 fn of_tmaps() -> Vec<(&'static str, OsdOp, bool)> {
     let op = |code, data: &[u8]| OsdOp::new(code).with_data(Bytes::copy_from_slice(data));
     let update = |steps: &[u8]| (OpCode::TMAPUP, steps.to_vec());
@@ -529,7 +530,7 @@ fn a_map_that_is_put_is_put_in_order() {
     assert_eq!(here.pool.omap_header("o").expect("a header"), "header");
     let values = ask(&here.pool, "o", &[OsdOp::omap_values(b"", 9, b"k")], false);
     assert!(values.contains(r"k\x01\0\0\02"), "{values}");
-    // No map any more, and none at all.
+    // An object that has no map any more, and one that does not exist.
     assert_eq!((to_omap("o", 0), to_omap("none", 0)), ("errno 61".into(), "errno 61".into()));
     assert_eq!((to_omap("o", 1), to_omap("none", 1)), ("[]".into(), "[]".into()));
 }

@@ -1,8 +1,8 @@
-//! Goal: programs of each release of Ceph use this server, with keys of each type that they can read, and our
-//! client uses a cluster of each release. Method: the release is that of the cluster in `LOLIGO_STOCK_DIR`.
-//! Its programs, in a folder that is entered by chroot unless they are the machine's own, do with our server
-//! what people do first; our client does it with that cluster. `cargo xtask test --all-releases` runs this
-//! with 16.2, 18.2 and 20.2.
+//! Goal: programs of each release of Ceph use this server, with keys of each type that they can read,
+//! and our client uses a cluster of each release. Method: the release is that of the cluster in
+//! `LOLIGO_STOCK_DIR`. Its programs, run by chroot in their folder unless they are the machine's own,
+//! perform the first steps of a user on our server; our client performs them on that cluster.
+//! `cargo xtask test --all-releases` runs this with 16.2, 18.2 and 20.2.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,9 +17,9 @@ use loligo_wire::EntityType;
 /// A release's programs.
 struct Release {
     root: PathBuf,
-    /// A directory with the same path for them and for us.
+    /// A directory that has the same path inside and outside of the chroot.
     dir: PathBuf,
-    /// As they say it: `16.2.15`.
+    /// The version that the programs print: `16.2.15`.
     version: String,
 }
 
@@ -51,7 +51,7 @@ impl Release {
         String::from_utf8(out.stdout).expect("UTF-8")
     }
 
-    /// The key types that its programs can read: `aes256k` came with 19.2.6 and 20.2.4.
+    /// The key types that the release's programs can read: `aes256k` came with 19.2.6 and 20.2.4.
     fn key_types(&self) -> &'static [KeyType] {
         let numbers: Vec<u32> = self.version.split('.').filter_map(|n| n.parse().ok()).collect();
         let new = numbers >= vec![20, 2, 4] || (numbers[0] == 19 && numbers >= vec![19, 2, 6]);
@@ -63,7 +63,7 @@ impl Release {
     }
 }
 
-/// A server whose directory the release's programs see.
+/// A server whose directory is visible to the release's programs.
 struct Ours {
     _server: Handle,
     dir: PathBuf,
@@ -76,7 +76,8 @@ impl Ours {
         Self { _server: server.expect("it starts"), dir }
     }
 
-    /// What programs must be told: the server's own file names are those outside of a chroot.
+    /// The arguments of the programs: file names in the server's configuration are those outside of the
+    /// chroot.
     fn args(&self, mode: &str) -> Vec<String> {
         let file = |name| self.dir.join(name).to_str().expect("UTF-8").to_owned();
         [
@@ -124,7 +125,7 @@ fn its_programs_use_this_server() {
             run("rbd", &["snap", "protect", &format!("{image}@s")]);
             run("rbd", &["clone", &format!("{image}@s"), &format!("{image}-clone")]);
             assert!(run("rbd", &["ls", "p"]).lines().any(|name| name == format!("{mode}-clone")));
-            // A user of its own, with a key of the server's type.
+            // A separate user, with a key of the server's type.
             let user = format!("client.{mode}");
             let ring =
                 run("ceph", &["auth", "get-or-create", &user, "mon", "allow r", "osd", "allow r pool=p"]);
@@ -149,7 +150,7 @@ fn key_type_of(file: &str) -> KeyType {
 fn a_key_of_each_type_can_be_asked_for() {
     let release = Release::of_the_cluster();
     if release.key_types().len() < 2 {
-        // Its `ceph` could not read the answer.
+        // The release's `ceph` could not read the reply.
         return;
     }
     let ours = Ours::start(&release, KeyType::Aes);
@@ -188,9 +189,9 @@ async fn our_client_uses_its_cluster() {
     }
 }
 
-/// Stock OSDs compress only what they say to OSDs, so we say that we are one. Those of 16.2 know nothing of
-/// it. We compress no messages to them: one of 18.2.7 ends with a failed assertion then, since its throttle
-/// takes the length on the wire and gives back the other.
+/// Stock OSDs compress only their traffic to OSDs, so the client poses as one. OSDs of 16.2 do not know
+/// compression. The client does not compress its messages: an OSD of 18.2.7 would fail an assertion,
+/// since its throttle takes the length on the wire and returns the uncompressed one.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 async fn what_stock_osds_compress_is_read() {
@@ -231,7 +232,7 @@ async fn what_stock_osds_compress_is_read() {
             assert_eq!(carried < LEN as u64 / 4, knows, "{method:?}, {mode}: {carried}");
         }
     }
-    // Whoever is a client is not refused for knowing of it.
+    // A client that offers compression without posing as an OSD is not refused.
     let client = Builder::new().conf_file(&conf).set("ms_osd_compress_mode", "force");
     let pool = client.connect().await.expect("connects").ioctx("p").await.expect("the pool");
     assert_eq!(pool.read("text", 0, 0).await.expect("read"), text);

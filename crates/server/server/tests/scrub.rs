@@ -1,6 +1,6 @@
-//! Goal: damage on disk is found by scrubs, on demand and without demand, and told in a stock cluster's
-//! words. Method: bits are flipped in the files of a closed store; a server on it is asked through the
-//! monitor, as `ceph` asks.
+//! Goal: scrubs, on request and scheduled, find damage on disk and report it in a stock cluster's words.
+//! Method: flips bits in the files of a closed store, starts a server on it, and asks it through the
+//! monitor as `ceph` does.
 
 mod scratch;
 
@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use scratch::Scratch;
 
-/// Starts with a pattern that no other object has, at a block of the data file.
+/// Data that begins with a pattern no other object has, at a block of the data file.
 fn data(n: u8) -> Bytes {
     let text = format!("object {n} ");
     text.bytes().cycle().take(100_000 + usize::from(n)).collect()
@@ -43,7 +43,7 @@ impl Client {
         self.0.ioctx("p").await.expect("the pool is there")
     }
 
-    /// A command's output and what it says to people.
+    /// Runs a command. Returns its output and its status text.
     async fn ask(&self, command: &str) -> (String, String) {
         let answer = self.0.mon_command(&format!("{{{command}}}"), Bytes::new()).await;
         let (output, status) = answer.unwrap_or_else(|e| panic!("{command}: {e}"));
@@ -60,7 +60,7 @@ impl Client {
         dump["pg_stats"].as_array().expect("an array").clone()
     }
 
-    /// Waits until something is so of the placement groups.
+    /// Waits until a condition holds for the placement groups.
     async fn until(&self, what: &str, is_so: impl Fn(&[Value]) -> bool) {
         let began = Instant::now();
         while !is_so(&self.pgs().await) {
@@ -69,7 +69,7 @@ impl Client {
         }
     }
 
-    /// Scrubs all of the pool, and waits for it.
+    /// Scrubs the whole pool, and waits for it.
     async fn scrub(&self, how: &str) {
         let before = self.pgs().await;
         let field = if how == "scrub" { "last_scrub_stamp" } else { "last_deep_scrub_stamp" };
@@ -78,7 +78,7 @@ impl Client {
         self.until("rests", |now| now.iter().all(|pg| !text(&pg["state"]).contains("scrubbing"))).await;
     }
 
-    /// What is listed as damaged, with the groups' seeds.
+    /// The damaged objects of the listing, with the seeds of their placement groups.
     async fn damaged(&self) -> Vec<(u32, DamagedObject)> {
         let (pool, mut all) = (self.pool().await, Vec::new());
         for seed in 0..4 {
@@ -90,7 +90,7 @@ impl Client {
         all
     }
 
-    /// The encoded map says what `pg dump` says.
+    /// Checks that the encoded map equals the output of `pg dump`.
     async fn check_map(&self) {
         let answer = self.0.mon_command(r#"{"prefix":"pg getmap"}"#, Bytes::new()).await.expect("got");
         let map = PgMap::from_bytes(&answer.0).expect("a map");
@@ -192,7 +192,7 @@ async fn what_is_damaged_on_disk_is_found_on_demand() {
     let (stat, _) = client.ask(r#""prefix":"pg stat""#).await;
     assert!(stat.starts_with("4 pgs: 3 active+clean, 1 active+clean+inconsistent; "), "{stat}");
 
-    // There is no other copy: it says so, and the error stays, also after a restart.
+    // There is no other copy: the repair reports that, and the error remains, also after a restart.
     client.scrub("repair").await;
     let (log, _) = client.ask(r#""prefix":"log last","num":200,"level":"error","channel":"cluster""#).await;
     assert!(log.contains(&format!("{pgid} repair 1 errors, 0 fixed")), "{log}");
@@ -204,7 +204,7 @@ async fn what_is_damaged_on_disk_is_found_on_demand() {
     let client = Client::of(&server).await;
     assert_eq!(client.health().await, expected);
 
-    // Written again, it is in order.
+    // A new write of the object clears the error.
     client.pool().await.write_full("o3", data(3)).await.expect("written");
     client.scrub("deep-scrub").await;
     assert_eq!(client.health().await, "HEALTH_OK\n");
@@ -231,7 +231,7 @@ async fn what_is_damaged_on_disk_is_found_without_demand_unless_a_flag_forbids_i
     assert!(client.health().await.contains("OSD_SCRUB_ERRORS: 1 scrub errors"));
 }
 
-/// What is in memory has no medium; the checksum that came with the data is compared.
+/// A memory store has no medium to check; the data's checksum, sent with the data, is compared.
 #[tokio::test(flavor = "multi_thread")]
 async fn all_is_in_order_in_memory_and_in_placement_groups_that_were_split_and_merged() {
     let server = Server::memory().pool("p").pg_num(4).start().expect("the server starts");

@@ -1,5 +1,5 @@
-//! Goal: snapshots of pools and those that clients manage work as on a stock cluster. Method: scripts that
-//! assert what they see run through python3-rados on an embedded server, in memory and on disk, and, where
+//! Goal: pool snapshots and self-managed snapshots work as on a stock cluster. Method: scripts with
+//! assertions run through python3-rados on an embedded server, in memory and on disk, and, if
 //! `LOLIGO_STOCK_CONF` names the configuration of a stock cluster, on that one too.
 
 mod python;
@@ -78,7 +78,7 @@ assert all(at(three, 'many%d' % i) == b'old' and io.read('many%d' % i) == b'new'
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn what_no_snapshot_needs_is_removed() {
-    // Not on a stock cluster, which takes its time.
+    // Not on a stock cluster, which trims snapshots with a delay.
     python::on_ours(
         r#"
 def objects():

@@ -1,6 +1,6 @@
-//! Goal: stock Ceph programs use the server as if it were a cluster. Method: `rados`, `ceph` and
-//! python3-rados of the machine against an embedded server. Where `LOLIGO_STOCK_CONF` names the configuration
-//! of a stock cluster, refusals are also compared with what that one answers.
+//! Goal: stock Ceph programs use the server as they use a cluster. Method: the machine's `rados`, `ceph`
+//! and python3-rados against an embedded server. If `LOLIGO_STOCK_CONF` names the configuration of a
+//! stock cluster, error replies are also compared with those of that cluster.
 
 mod scratch;
 
@@ -12,23 +12,23 @@ use loligo_server::{Auth, Handle, Server};
 
 use scratch::Scratch;
 
-/// Sizes at which something changes: nothing, one block, one object of `rados put`, many.
+/// Sizes around boundaries: nothing, one block, one object of `rados put`, many objects.
 const SIZES: [usize; 7] = [0, 1, 4095, 4096, (4 << 20) - 1, 4 << 20, 64 << 20];
 
-/// A stock program, run against a configuration.
+/// Runs a stock program with a configuration.
 fn run(conf: &Path, program: &str, args: &[&str]) -> Output {
     let run = Command::new("timeout").arg("60").arg(program).args(args).env("CEPH_CONF", conf).output();
     run.unwrap_or_else(|e| panic!("{program}: {e}"))
 }
 
-/// The output of a program that must succeed.
+/// Returns the output of a program that must succeed.
 fn ok(conf: &Path, program: &str, args: &[&str]) -> String {
     let out = run(conf, program, args);
     assert!(out.status.success(), "{program} {args:?}: {}", String::from_utf8_lossy(&out.stderr));
     String::from_utf8_lossy(&out.stdout).into_owned()
 }
 
-/// A script with the modules `rados` and `sys`, a connected cluster `c` and an open pool `io`.
+/// Runs a script with the modules `rados` and `sys`, a connected cluster `c` and an open pool `io`.
 fn python(conf: &Path, script: &str) -> String {
     let head = "import rados, sys, hashlib\n\
                 c = rados.Rados(conffile=sys.argv[1]); c.connect(); io = c.open_ioctx('data')\n";
@@ -132,7 +132,7 @@ fn rados_bench_runs_and_cleans_up() {
     bench(&["rand"]);
     ok(server.conf(), "rados", &["-p", "data", "cleanup"]);
     assert_eq!(ok(server.conf(), "rados", &["-p", "data", "ls"]), "");
-    // Each checks what it reads, so ours has to write what stock expects.
+    // Each program verifies what it reads, so our benchmark must write what stock's expects.
     let loligo = std::env::var("LOLIGO_BIN").expect("LOLIGO_BIN names the loligo program");
     ok(server.conf(), &loligo, &["-p", "data", "bench", "1", "write", "-b", "4096", "--no-cleanup"]);
     bench(&["seq"]);
@@ -162,17 +162,18 @@ fn the_ceph_program_administers() {
     }
 }
 
-/// How a program was refused.
+/// The failure of a program.
 #[derive(Debug)]
 struct Refusal {
     code: Option<i32>,
-    /// What it said itself, on the standard error.
+    /// The program's own text on standard error.
     said: Vec<String>,
-    /// What its library logged there. A program that ends at once may do so before its log is written.
+    /// Log lines of its library on standard error. A program that ends at once may not have written its
+    /// log.
     logged: Vec<String>,
 }
 
-/// Logs that came out on both sides say the same.
+/// Compares logs only if both sides have some.
 impl PartialEq for Refusal {
     fn eq(&self, other: &Self) -> bool {
         let logs_differ = !self.logged.is_empty() && !other.logged.is_empty() && self.logged != other.logged;
@@ -192,7 +193,7 @@ fn refusal(conf: &Path, program: &str, args: &[&str]) -> Refusal {
     Refusal { code: out.status.code(), said, logged }
 }
 
-/// What a cluster answers those who may not.
+/// Collects a cluster's replies to clients without permission.
 fn refusals(conf: &Path, scratch: &Scratch) -> Vec<Refusal> {
     let wrong = scratch.file("wrong");
     let key = "key = AQC77wBrFLyYMBAA/p+czEcGdMspYsNmtdUzYw==";
@@ -283,7 +284,7 @@ fn the_admin_socket_speaks_to_stock_ceph() {
     assert_eq!(ask(&["lock_stat", "reset"]), "forgotten\n");
     assert!(ask(&["perf", "dump"]).contains("\"op_w\": 0"));
     assert!(ask(&["config", "show"]).contains("\"osd_objectstore\": \"memstore\""));
-    // Found by the daemon's name in the configuration, too.
+    // The socket is also found by the daemon's name in the configuration.
     assert!(ok(server.conf(), "ceph", &["daemon", "osd.0", "version"]).contains("16.2.15"));
     let refused = run(server.conf(), "ceph", &["--admin-daemon", socket, "nonsense"]);
     assert!(!refused.status.success());

@@ -1,5 +1,5 @@
-//! Goal: watches, notifications, locks and methods of object classes work as on a stock cluster. Method: as
-//! in `snapshots.rs`.
+//! Goal: watches, notifications, locks and methods of object classes work as on a stock cluster. Method:
+//! as in `snapshots.rs`.
 
 mod python;
 

@@ -1,4 +1,4 @@
-//! A back end in memory that counts, delays, fails and can be cut off.
+//! A back end in memory that counts and delays requests, fails, and can be cut off.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 #[error("failure {0}")]
 pub(crate) struct Failure(pub(crate) u64);
 
-/// Objects in memory. A copy is the same one.
+/// Objects in memory. Clones share them.
 #[derive(Clone, Default)]
 pub(crate) struct Store(Arc<Inner>);
 
@@ -23,15 +23,15 @@ pub(crate) struct Inner {
     /// The offsets and lengths of each write.
     pub(crate) writes: Mutex<Vec<Vec<(u64, usize)>>>,
     pub(crate) reads: AtomicU64,
-    /// Calls that are still answered before one fails; 0: none fails.
+    /// The number of calls until one fails; 0: none fails.
     pub(crate) fails_after: AtomicU64,
     /// All writes fail.
     pub(crate) is_broken: AtomicBool,
-    /// A write does not come back.
+    /// A write panics.
     pub(crate) panics: AtomicBool,
     /// No read is answered.
     pub(crate) reads_hang: AtomicBool,
-    /// Nothing is answered.
+    /// No request is answered.
     is_cut_off: AtomicBool,
     back: Notify,
     failures: AtomicU64,
@@ -95,7 +95,7 @@ impl Backend for Store {
 
     async fn read(&self, object: u64, offset: u64, len: u64) -> Result<Bytes, Failure> {
         self.reads.fetch_add(1, Ordering::SeqCst);
-        // What is read is what was there at some time between call and answer.
+        // The data is that of some time between call and reply.
         let early = fastrand::bool();
         let take = || {
             let objects = self.objects.lock().unwrap();

@@ -1,4 +1,4 @@
-//! I/Os that are under way, in order.
+//! The I/Os of a stream in flight, in order.
 
 use std::collections::VecDeque;
 use std::panic;
@@ -8,14 +8,14 @@ use tokio::time::Instant;
 
 use super::window::{Ticket, Window};
 
-/// Starts I/Os as long as the window has room, and gives out what they come to in the order in which they
+/// Starts I/Os as long as the window has room, and returns their results in the order in which the I/Os
 /// were started.
 ///
-/// Each is a task of its own, so that it goes on while whoever started it does something else. Dropped, all
-/// are given up.
+/// Each I/O is a task of its own, so it makes progress while the caller is busy. Dropping this abandons
+/// all of them.
 ///
-/// What has ended and was not taken yet counts, too, or memory would grow while the first one is slow: of
-/// both together there is at most twice the window.
+/// Results that were not taken yet count as well, otherwise memory would grow while the first I/O is
+/// slow. I/Os in flight and such results together are limited to twice the window.
 #[derive(Debug)]
 pub(super) struct InFlight<T> {
     window: Window,
@@ -24,7 +24,7 @@ pub(super) struct InFlight<T> {
     slots: VecDeque<Slot<T>>,
     /// The number of the first slot.
     first: u64,
-    /// Bytes of all slots.
+    /// The bytes of all slots.
     held: u64,
 }
 
@@ -58,7 +58,7 @@ impl<T: Send + 'static> InFlight<T> {
         self.slots.is_empty()
     }
 
-    /// Whether an I/O of so many bytes may be started.
+    /// Whether an I/O of `bytes` bytes may be started.
     pub(super) fn has_room(&mut self, bytes: u64) -> bool {
         while let Some(ended) = self.tasks.try_join_next() {
             self.file(ended);
@@ -78,14 +78,14 @@ impl<T: Send + 'static> InFlight<T> {
         });
     }
 
-    /// Waits until one of them has ended; at once if none is under way. Loses nothing if it is dropped.
+    /// Waits until one I/O has ended; returns at once if none is in flight. Cancel-safe.
     pub(super) async fn one_ends(&mut self) {
         if let Some(ended) = self.tasks.join_next().await {
             self.file(ended);
         }
     }
 
-    /// What the first one came to, if it has ended.
+    /// The result of the first I/O, if it has ended.
     pub(super) fn take_first(&mut self) -> Option<T> {
         self.slots.front().filter(|slot| slot.output.is_some())?;
         let slot = self.slots.pop_front()?;
@@ -94,7 +94,7 @@ impl<T: Send + 'static> InFlight<T> {
         slot.output
     }
 
-    /// Gives up all that is under way, and waits until that is done.
+    /// Abandons all I/Os in flight, and waits until they have stopped.
     pub(super) async fn give_up(&mut self) {
         self.tasks.shutdown().await;
         self.slots.clear();

@@ -1,4 +1,4 @@
-//! Sequences of I/Os on one file, many of them under way.
+//! Sequences of I/Os on one file, many of them in flight.
 
 mod in_flight;
 mod read;
@@ -11,23 +11,23 @@ pub use self::write::WriteStream;
 
 use loligo_layout::Layout;
 
-/// Bytes of one I/O at least, if stripes are narrow, and at most, if they are wide. Each object's part shall
-/// be worth a request, and a window of some I/Os shall not be large.
+/// The size of one I/O: the minimum for narrow stripes, and the maximum for wide ones. Each object's
+/// part should be worth a request, and a window of several I/Os should not be large.
 const IO_BYTES_MIN: u64 = 4 << 20;
 const IO_BYTES_MAX: u64 = 16 << 20;
 
-/// How a stream goes about it.
+/// The options of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamOptions {
-    /// Bytes under way at most, but always one I/O. Default: 64 MiB. Less may be, as little as the path to
-    /// the OSDs needs ([`Window`]).
+    /// The most bytes in flight, but always at least one I/O. Default: 64 MiB. The stream may use less,
+    /// as little as the path to the OSDs needs ([`Window`]).
     pub window_max: u64,
-    /// Bytes of one I/O; 0, the default, is what suits the layout.
+    /// The size of one I/O in bytes; 0, the default, chooses one that suits the layout.
     pub io_bytes: u64,
-    /// Whether a reader asks for the holes within objects, too.
+    /// Whether a reader also asks for the holes within objects.
     pub sparse: bool,
-    /// Where a writer will end, if it is known. Then the file's size is changed less often, ahead of the
-    /// data, but never beyond this.
+    /// Where a writer will end, if known. Then the file's size is changed less often, ahead of the data,
+    /// but never beyond this offset.
     pub ends_at: Option<u64>,
 }
 
@@ -45,22 +45,23 @@ impl StreamOptions {
         }
     }
 
-    /// Two I/Os are the least: one is on its way while the other is answered.
+    /// At least two I/Os: one is being sent while the other is answered.
     fn window(&self, layout: Layout) -> Window {
         let least = self.io_bytes(layout).saturating_mul(2);
         Window::new(least.min(self.window_max), self.window_max)
     }
 }
 
-/// A megabyte for each object of a set, in whole stripes if they are that narrow, else in whole stripe units.
+/// 1 MiB for each object of a set: a multiple of whole stripes if they are narrow enough, otherwise of
+/// whole stripe units.
 fn suitable_io_bytes(layout: Layout) -> u64 {
     let wanted = layout.stripe_count().saturating_mul(1 << 20).clamp(IO_BYTES_MIN, IO_BYTES_MAX);
     let whole = |part: u64| wanted / part * part;
     [layout.stripe_width(), layout.stripe_unit()].into_iter().map(whole).find(|n| *n > 0).unwrap_or(wanted)
 }
 
-/// How far the I/O goes that begins at `offset`: to a multiple of its length, so that only the first one is
-/// out of step.
+/// The end of the I/O that begins at `offset`: the next multiple of the I/O size, so that only the first
+/// I/O can be unaligned.
 fn io_end(offset: u64, io_bytes: u64) -> u64 {
     (offset / io_bytes).saturating_add(1).saturating_mul(io_bytes)
 }

@@ -1,4 +1,4 @@
-//! Reads a range of a file in order, several I/Os ahead.
+//! Sequential reads, several I/Os ahead.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -10,23 +10,24 @@ use crate::error::{Error, ReadError};
 use crate::file::{File, Inner};
 use crate::segments::Segments;
 
-/// A range of a file, read in order, several I/Os ahead.
+/// A range of a file that is read in order, several I/Os ahead.
 #[derive(Debug)]
 #[must_use = "nothing is read before ReadStream::next"]
 pub struct ReadStream<'f> {
     inner: Arc<Inner>,
-    /// The first byte that was not asked for yet.
+    /// The first byte that has not been requested yet.
     next: u64,
     end: u64,
     io_bytes: u64,
     ask: Ask,
     under_way: InFlight<Result<Segments, ReadError>>,
-    /// As long as it is read the file is open.
+    /// Keeps the file open while the stream exists.
     file: PhantomData<&'f File>,
 }
 
 impl File {
-    /// Reads a range in order, several I/Os ahead. It ends where the range or the file ends.
+    /// Reads a range in order, several I/Os ahead. The stream ends at the end of the range or of the
+    /// file.
     ///
     /// # Errors
     /// If the file's size cannot be read.
@@ -56,11 +57,11 @@ impl ReadStream<'_> {
         }
     }
 
-    /// The next part; `None` at the end of the range or of the file, as it was when the stream was made.
-    /// Dropped before its end, the future has taken nothing.
+    /// Returns the next part; `None` at the end of the range, or at the end that the file had when the
+    /// stream was created. Cancel-safe.
     ///
     /// # Errors
-    /// The first by offset, with what lies before it. Nothing comes behind it.
+    /// The first by offset, with the data before it. The stream ends after it.
     pub async fn next(&mut self) -> Option<Result<Segments, ReadError>> {
         loop {
             self.ask_ahead();
@@ -81,12 +82,12 @@ impl ReadStream<'_> {
         }
     }
 
-    /// Where the range ends.
+    /// The end of the range.
     pub fn end(&self) -> u64 {
         self.end
     }
 
-    /// What is under way, and how much may be.
+    /// The bytes in flight, and their limit.
     pub fn window(&self) -> &Window {
         self.under_way.window()
     }

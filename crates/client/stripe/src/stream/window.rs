@@ -1,10 +1,11 @@
-//! How many bytes to keep under way: as many as the way there and back holds.
+//! The number of bytes to keep in flight: as many as the path holds in both directions.
 //!
-//! What a path holds is its bandwidth times its delay. Less leaves it idle between an answer and the next
-//! request; much more only waits in queues, and in memory. Both are measured on what is sent anyway, as BBR
-//! does for TCP (Cardwell et al., "BBR: Congestion-Based Congestion Control", 2016): the delay is the
-//! shortest answer time of late, the bandwidth the largest rate at which bytes were answered during the time
-//! of one request. The window is twice their product, so that a faster path shows.
+//! A path holds its bandwidth times its delay. With fewer bytes in flight the path idles between an
+//! answer and the next request; many more only wait in queues and take memory. Bandwidth and delay are
+//! measured on the stream's own requests, as BBR does for TCP (Cardwell et al., "BBR: Congestion-Based
+//! Congestion Control", 2016): the delay is the shortest recent answer time, the bandwidth is the
+//! largest rate at which bytes were answered during the time of one request. The window is twice their
+//! product, so that an increase of the bandwidth is noticed.
 //!
 //! ```text
 //!   Startup ── the rate has not grown by a quarter for three rounds ──▶ Cruise ◀─── one answer ───┐
@@ -13,35 +14,37 @@
 //!                                                                         for ten seconds         (as little as may be)
 //! ```
 //!
-//! A round is the time until something is answered that was sent after the round had begun. Time is an
-//! argument, so all of it is tested on simulated paths.
+//! A round ends when a request that was sent after the round's start is answered. The time is an
+//! argument of all functions, so they are tested on simulated paths.
 
 use std::time::Duration;
 
-/// Rounds over which the largest rate counts.
+/// Rounds over which the largest rate is taken.
 const RATE_ROUNDS: usize = 10;
-/// Rounds without growth until startup ends.
+/// Rounds without growth after which startup ends.
 const FLAT_ROUNDS_MAX: u32 = 3;
-/// After so long without a shorter one the shortest delay is measured anew, with little under way.
+/// If the shortest delay is not measured again for this long, it is measured anew, with little in
+/// flight.
 const DELAY_AGE_MAX: Duration = Duration::from_secs(10);
-/// Times the product of bandwidth and delay.
+/// The factor by which the window exceeds the product of bandwidth and delay.
 const GAIN: f64 = 2.0;
 
-/// Bytes under way, and how many there may be. Times are since any fixed moment.
+/// The bytes in flight, and their limit. Times are relative to any fixed moment.
 #[derive(Clone, Debug)]
 pub struct Window {
     min: u64,
     max: u64,
-    /// How many bytes may be under way.
+    /// The most bytes that may be in flight.
     size: u64,
     under_way: u64,
-    /// All bytes ever answered, and when the last were.
+    /// All bytes ever answered, and the time of the last answer.
     answered: u64,
     answered_at: Duration,
     state: State,
-    /// Answered bytes at which this round ends.
+    /// The value of `answered` at which this round ends.
     round_ends: u64,
-    /// The largest rate of each of the last rounds, in bytes a second; the first is this round's.
+    /// The largest rate of each of the last rounds, in bytes per second; the first is that of the
+    /// current round.
     rates: [f64; RATE_ROUNDS],
     delay: Option<Duration>,
     delay_measured: Duration,
@@ -54,13 +57,13 @@ enum State {
         flat_rounds: u32,
     },
     Cruise,
-    /// Waits for an answer to something that was sent since then.
+    /// Waits for the answer to a request sent after `since`.
     Probe {
         since: Duration,
     },
 }
 
-/// What must be known of a request when it is answered.
+/// The state of the window when a request was sent, needed when it is answered.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "Window::answered wants it"]
 pub struct Ticket {
@@ -71,7 +74,7 @@ pub struct Ticket {
 }
 
 impl Window {
-    /// Between `min` and `max` bytes; it begins with `min`. One request is always allowed.
+    /// A window between `min` and `max` bytes, initially `min`. One request is always allowed.
     pub fn new(min: u64, max: u64) -> Self {
         let max = max.max(min);
         Self {
@@ -89,32 +92,32 @@ impl Window {
         }
     }
 
-    /// Bytes that may be under way.
+    /// The most bytes that may be in flight.
     pub fn size(&self) -> u64 {
         self.size
     }
 
-    /// Bytes that are under way.
+    /// The bytes in flight.
     pub fn under_way(&self) -> u64 {
         self.under_way
     }
 
-    /// Whether so many more may be sent.
+    /// Whether `bytes` more bytes may be sent.
     pub fn has_room(&self, bytes: u64) -> bool {
         self.under_way == 0 || self.under_way + bytes <= self.size
     }
 
-    /// So many bytes are sent.
+    /// Records that `bytes` bytes are sent.
     pub fn sent(&mut self, now: Duration, bytes: u64) -> Ticket {
         if self.under_way == 0 {
-            // The time in which there was nothing to send says nothing about the path.
+            // Time without a request in flight says nothing about the path.
             self.answered_at = now;
         }
         self.under_way += bytes;
         Ticket { bytes, sent: now, answered: self.answered, answered_at: self.answered_at }
     }
 
-    /// What was sent with this ticket is answered.
+    /// Records that the request with this ticket was answered.
     pub fn answered(&mut self, now: Duration, ticket: Ticket) {
         self.under_way -= ticket.bytes;
         self.answered += ticket.bytes;
@@ -131,7 +134,7 @@ impl Window {
         self.resize();
     }
 
-    /// What was sent with this ticket will not be answered.
+    /// Records that the request with this ticket will not be answered.
     pub fn lost(&mut self, ticket: Ticket) {
         self.under_way -= ticket.bytes;
     }
@@ -187,7 +190,7 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// A path that carries `rate` bytes a second and takes `delay` beside that; keeps order.
+    /// A path that carries `rate` bytes per second, adds `delay`, and keeps the order.
     struct Path {
         rate: f64,
         delay: Duration,
@@ -202,7 +205,8 @@ mod tests {
             Self { rate, delay, busy_until: Duration::ZERO, under_way: VecDeque::new(), now: Duration::ZERO }
         }
 
-        /// Sends requests of `bytes` whenever there is room, until `until`. The rate over that time.
+        /// Sends requests of `bytes` whenever there is room, until `until`. Returns the rate over that
+        /// time.
         fn run(&mut self, window: &mut Window, bytes: u64, until: Duration) -> f64 {
             let (begun, mut carried) = (self.now, 0);
             while self.now < until {
@@ -225,8 +229,8 @@ mod tests {
         Duration::from_secs(n)
     }
 
-    /// On paths from a loopback's to the other side of the world: the path is used, and the window is no more
-    /// than that takes.
+    /// On paths from loopback to the other side of the world, the path is fully used, and the window is
+    /// no larger than that requires.
     #[test]
     fn the_path_is_filled_and_not_more() {
         for (rate, delay) in [(100e6, 1), (1e9, 20), (1e9, 1), (50e6, 200), (5e6, 5)] {
@@ -252,7 +256,7 @@ mod tests {
         assert!(carried > 0.9 * path.rate, "{carried}");
     }
 
-    /// The shortest delay of the past is forgotten, or the window would stay what the short path held.
+    /// The shortest delay expires, otherwise the window would keep the size that the short path needed.
     #[test]
     fn a_path_that_gets_longer_is_filled_again() {
         let mut path = Path::new(400e6, 5);

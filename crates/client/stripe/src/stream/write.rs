@@ -1,4 +1,4 @@
-//! Writes a file in order, several I/Os at a time.
+//! Sequential writes, several I/Os at a time.
 
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -11,28 +11,28 @@ use crate::buffers::Buffers;
 use crate::error::{Error, WriteError};
 use crate::file::{File, Inner};
 
-/// By how much the file grows ahead of what is written, if it is known where that ends. Each growth is a
-/// request of its own, before the data.
+/// How far the file's size is grown ahead of the data, if the end is known. Each growth is a request of
+/// its own, before the data.
 const RESERVE_BYTES: u64 = 64 << 20;
 
-/// Data that is written in order, several I/Os at a time.
+/// A sequence of data written in order, several I/Os at a time.
 ///
-/// Dropped before [`WriteStream::finish`], it gives up what is under way: of the bytes behind
-/// [`WriteStream::written`] any may be written or not.
+/// Dropping it before [`WriteStream::finish`] abandons the I/Os in flight: any bytes behind
+/// [`WriteStream::written`] may or may not be written.
 #[derive(Debug)]
 #[must_use = "WriteStream::finish waits for what is under way"]
 pub struct WriteStream<'f> {
     inner: Arc<Inner>,
-    /// Where what is pending begins.
+    /// The offset of the pending data.
     at: u64,
     pending: Buffers,
     written: u64,
     failed: bool,
     io_bytes: u64,
     ends_at: Option<u64>,
-    /// Where each I/O ends, or why it failed.
+    /// The end of each I/O, or its error.
     under_way: InFlight<Result<u64, WriteError>>,
-    /// As long as it is written the file is open.
+    /// Keeps the file open while the stream exists.
     file: PhantomData<&'f File>,
 }
 
@@ -59,11 +59,11 @@ impl WriteStream<'_> {
         }
     }
 
-    /// Takes data, and waits until there is room for what of it fills I/Os. Dropped meanwhile, the future
-    /// leaves the data taken; the next call goes on with it.
+    /// Accepts data, and waits until the window has room for all full I/Os in it. If the future is
+    /// dropped, the data stays accepted, and the next call continues with it.
     ///
     /// # Errors
-    /// The first by offset, of all that was taken before. After that the stream takes nothing more.
+    /// The first by offset, of all earlier data. After an error the stream accepts no more data.
     pub async fn write(&mut self, data: Bytes) -> Result<(), WriteError> {
         self.check()?;
         self.pending.push(data);
@@ -73,17 +73,17 @@ impl WriteStream<'_> {
         Ok(())
     }
 
-    /// Leaves `len` bytes out: what the file has there stays, and where it has nothing, is a hole.
+    /// Skips `len` bytes: existing data of the file stays there; where there is none, a hole remains.
     ///
     /// # Errors
-    /// The first by offset, of what was taken before.
+    /// The first by offset, of all earlier data.
     pub async fn skip(&mut self, len: u64) -> Result<(), WriteError> {
         self.send_pending().await?;
         self.at = self.at.saturating_add(len);
         Ok(())
     }
 
-    /// Writes all that was taken, and waits until that is done.
+    /// Waits until all accepted data is written.
     ///
     /// # Errors
     /// The first by offset.
@@ -97,8 +97,8 @@ impl WriteStream<'_> {
         Ok(())
     }
 
-    /// The same, and where it ends. A file that shall end with what was [left out](WriteStream::skip) must be
-    /// [extended](crate::File::extend).
+    /// Like `flush`; returns the end of the data. A file that should end with
+    /// [skipped](WriteStream::skip) bytes must be [extended](crate::File::extend).
     ///
     /// # Errors
     /// The first by offset.
@@ -107,12 +107,12 @@ impl WriteStream<'_> {
         Ok(self.written)
     }
 
-    /// All bytes before this one are written.
+    /// All bytes before this offset are written.
     pub fn written(&self) -> u64 {
         self.written
     }
 
-    /// What is under way, and how much may be.
+    /// The bytes in flight, and their limit.
     pub fn window(&self) -> &Window {
         self.under_way.window()
     }
@@ -126,7 +126,7 @@ impl WriteStream<'_> {
         Ok(())
     }
 
-    /// Sends what is pending before `end`, when there is room.
+    /// Sends the pending data before `end`, when there is room.
     async fn send(&mut self, end: u64) -> Result<(), WriteError> {
         let len = end - self.at;
         while !self.under_way.has_room(len) {
@@ -147,7 +147,7 @@ impl WriteStream<'_> {
         Ok(())
     }
 
-    /// Notes what has ended, in order, so that the first error by offset is the first that is seen.
+    /// Records ended I/Os in order, so that the first error reported is the first by offset.
     async fn take_ended(&mut self) -> Result<(), WriteError> {
         while let Some(ended) = self.under_way.take_first() {
             match ended {

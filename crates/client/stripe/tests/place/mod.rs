@@ -27,12 +27,12 @@ impl Place {
         self.rados.ioctx(POOL).await.expect("the pool")
     }
 
-    /// One more client.
+    /// Connects one more client.
     pub(crate) async fn connect(&self) -> Rados {
         connect(self.server.conf()).await
     }
 
-    /// A client that may do only this.
+    /// Connects a client with only these OSD capabilities.
     pub(crate) async fn restricted(&self, name: &str, osd_caps: &str) -> Rados {
         let command = format!(
             r#"{{"prefix":"auth get-or-create","entity":"client.{name}","caps":["mon","allow r","osd","{osd_caps}"]}}"#

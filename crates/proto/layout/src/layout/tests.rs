@@ -1,6 +1,7 @@
-//! Goal: the mapping is what Ceph's is, for all layouts and offsets. Method: an oracle that deals out one
-//! byte after the other, in counters, over the first bytes of small files; and far out, where that would take
-//! too long, that going there and back is going nowhere, and that extents cover their range exactly.
+//! Goal: the mapping is Ceph's, for all layouts and offsets. Method: for the first bytes of small files,
+//! an oracle that deals out one unit after the other with counters. At large offsets, where the oracle
+//! would take too long: mapping an offset to an object and back gives the same offset, and extents cover
+//! their range exactly.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -10,8 +11,8 @@ use super::*;
 
 const UNIT: u64 = UNIT_BYTES_MIN as u64;
 
-/// Deals out stripe units as the definition says, without any division. Yields each unit's object and offset
-/// in it.
+/// Deals out stripe units as the definition says, without any division. Returns each unit's object and
+/// its offset in that object.
 fn deal(layout: Layout, units: usize) -> Vec<(u64, u64)> {
     let (mut set, mut position, mut filled) = (0, 0, 0);
     let mut dealt = Vec::new();
@@ -76,7 +77,7 @@ proptest! {
 
     #[test]
     fn extents_are_those_of_the_bytes(layout in small(), from in 0..60 * UNIT, len in 0..40 * UNIT) {
-        // Borders of units, and one byte on each side of a cut, stand for all bytes.
+        // The borders of units, and one byte on each side of a cut, represent all bytes.
         let mut bounds: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
         let mut at = from;
         while at < from + len {
@@ -151,7 +152,7 @@ fn what_ceph_refuses_is_refused() {
     }
 }
 
-/// `ceph-fs-common`'s example: two objects, units of 64 KiB, objects of 128 KiB.
+/// The example of `ceph-fs-common`: two objects, units of 64 KiB, objects of 128 KiB.
 #[test]
 fn a_layout_by_hand() {
     let layout = Layout::new(UNIT, 2, 2 * UNIT).expect("valid");

@@ -1,5 +1,5 @@
-//! The manager as a daemon: what `ceph tell mgr` sends is for the admin table, commands to the cluster are
-//! for the monitor.
+//! The manager as a daemon: commands of `ceph tell mgr` go to its admin table, commands to the cluster
+//! go to the monitor.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use loligo_wire::{EntityAddrVec, EntityName, EntityType};
 use crate::daemon::{Daemon, Introduction, Surroundings};
 use crate::tell::{self, Teller};
 
-/// Listens at any port: clients hear of it from the monitor.
+/// Listens at any free port: clients learn the address from the monitor.
 pub(crate) struct Mgr {
     around: Surroundings,
     admin: Admin,
@@ -31,7 +31,7 @@ impl Daemon for Mgr {
     }
 
     fn number(&self) -> i64 {
-        // A manager has none.
+        // A manager has no number.
         -1
     }
 

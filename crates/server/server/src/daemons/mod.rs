@@ -1,4 +1,4 @@
-//! The daemons of every cluster.
+//! The daemons that every cluster has.
 
 mod mgr;
 mod mon;

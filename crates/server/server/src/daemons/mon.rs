@@ -1,4 +1,4 @@
-//! The monitor as a daemon: what `ceph tell mon.a` sends is for the admin table.
+//! The monitor as a daemon: commands of `ceph tell mon.a` go to its admin table.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) struct Mon {
 }
 
 impl Mon {
-    /// `last` is where the last run listened: clients that run on look for it there.
+    /// `last` is the address of the last run, where running clients look for the monitor.
     pub(crate) fn new(around: &Surroundings, at: SocketAddr, last: Option<SocketAddr>) -> Arc<Self> {
         let admin = tell::mon_admin(&around.mon, &around.osd);
         let listens = Listens { at: Some(at), last, by_address: true };

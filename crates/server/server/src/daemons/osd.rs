@@ -1,5 +1,5 @@
-//! Each OSD as a daemon. All lead to the same one, and their clients share the room for requests: commands
-//! are for the admin table, everything else is for the OSD.
+//! The OSDs as daemons. All of them lead to the same `Osd`, and their clients share one throttle:
+//! commands go to the daemon's admin table, everything else to the OSD.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -14,14 +14,14 @@ use loligo_wire::{EntityAddrVec, EntityName, EntityType, OsdId, Uuid};
 use crate::daemon::{Daemon, Introduction, Listens, Surroundings};
 use crate::tell::{self, Teller};
 
-/// Requests that may wait for placement groups, over all clients, and their bytes
+/// The most requests, and bytes of them, that may wait for placement groups, over all clients
 /// (`osd_client_message_size_cap`).
 const WAITING_MAX: (usize, u64) = (65_536, 512 << 20);
 
 pub(crate) struct OsdDaemon {
     around: Surroundings,
     id: OsdId,
-    /// Tells it from others, if the monitor does not know one of its number.
+    /// The OSD's UUID, used if the monitor does not have one for this number.
     new: Uuid,
     last: Option<SocketAddr>,
     compression: Option<Compression>,
@@ -30,12 +30,12 @@ pub(crate) struct OsdDaemon {
 }
 
 impl OsdDaemon {
-    /// The room for the requests of all OSDs.
+    /// The throttle for the requests of all OSDs.
     pub(crate) fn throttle() -> Arc<Throttle> {
         Throttle::new(WAITING_MAX.0, WAITING_MAX.1)
     }
 
-    /// `last` is where the last run listened.
+    /// `last` is the address at which the last run listened.
     pub(crate) fn new(
         around: &Surroundings,
         (id, new): (OsdId, Uuid),
@@ -86,7 +86,7 @@ impl Daemon for OsdDaemon {
     fn introduce(&self, addrs: EntityAddrVec) -> Option<Introduction> {
         let (id, new) = (self.id, self.new);
         Some(Box::new(move |state, now| {
-            // A memory store is a new one each time, but the OSDs stay the same.
+            // A memory store is new at each start, but the OSDs keep their UUIDs.
             let known = state.osdmap().osd(id).map(|osd| osd.uuid).filter(|uuid| *uuid != Uuid::default());
             state.boot_osd(now, id, known.unwrap_or(new), addrs)
         }))

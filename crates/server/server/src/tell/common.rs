@@ -1,4 +1,4 @@
-//! What every daemon can be told.
+//! The commands that every daemon has.
 
 use loligo_admin::{Admin, Command, Failure};
 use loligo_mon::object;
@@ -6,7 +6,7 @@ use loligo_mon::output::json::Node;
 
 use super::render::{Shape, add, shaped};
 
-/// The commit of Ceph 16.2.15, whose answers these are.
+/// The commit of Ceph 16.2.15, whose replies these commands imitate.
 const GIT_VERSION: &str = "618f440892089921c3e944a991122ddc44e60516";
 const EOPNOTSUPP: i32 = 95;
 
@@ -59,7 +59,8 @@ pub(super) fn register(admin: &Admin) {
     register_log(admin);
 }
 
-/// In a stock daemon they say nothing whether there is a log or not.
+/// Adds the log commands. A stock daemon prints nothing for them, with or without a log; neither does
+/// this one.
 fn register_log(admin: &Admin) {
     type Command = (&'static str, &'static str, fn() -> bool, &'static str);
     let commands: [Command; 3] = [

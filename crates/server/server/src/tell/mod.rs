@@ -1,5 +1,5 @@
 //! `ceph tell osd.N …`, `ceph tell mon.a …` and `ceph tell mgr …`: the commands of the admin socket, for
-//! clients that may do everything there.
+//! clients that have `allow *` for the daemon.
 
 mod common;
 mod mon;
@@ -22,7 +22,7 @@ use crate::{ops, perf};
 
 pub(crate) use teller::Teller;
 
-/// The table of one of the OSDs that a store is shown as.
+/// The command table of one OSD. Several OSDs can share a store.
 pub(crate) fn osd_admin(osd: &Arc<Osd>, mon: &Arc<MonService>, id: OsdId) -> Admin {
     let admin = Admin::new();
     common::register(&admin);
@@ -34,7 +34,7 @@ pub(crate) fn osd_admin(osd: &Arc<Osd>, mon: &Arc<MonService>, id: OsdId) -> Adm
     admin
 }
 
-/// The monitor's.
+/// The command table of the monitor.
 pub(crate) fn mon_admin(mon: &Arc<MonService>, osd: &Arc<Osd>) -> Admin {
     let admin = Admin::new();
     common::register(&admin);
@@ -44,7 +44,7 @@ pub(crate) fn mon_admin(mon: &Arc<MonService>, osd: &Arc<Osd>) -> Admin {
     admin
 }
 
-/// The manager's.
+/// The command table of the manager.
 pub(crate) fn mgr_admin(mon: &Arc<MonService>) -> Admin {
     let admin = Admin::new();
     common::register(&admin);

@@ -1,4 +1,4 @@
-//! `ceph tell mon.a …`: what the monitor is asked and told.
+//! `ceph tell mon.a …`: the commands of the monitor.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::render::{Shape, add, add_text, shaped};
 
 const STATUS: Shape = Shape::of("mon_status");
 const SESSIONS: Shape = Shape::list("sessions", "session");
-/// Requests that a stock monitor remembers, and for how long.
+/// The number of requests that a stock monitor remembers, and for how many seconds.
 const HISTORY: (i64, i64) = (20, 600);
 
 /// Adds the commands.
@@ -22,7 +22,7 @@ pub(super) fn register(admin: &Admin, mon: &Arc<MonService>) {
         let run = move |_: &Request| {
             let stopped = || Failure::new("the monitor has stopped");
             let mon = mon.upgrade().ok_or_else(stopped)?;
-            // Commands have threads of their own, which may wait.
+            // Commands run on threads of their own, which may block.
             runtime.block_on(mon.look(look)).map_err(|_| stopped())
         };
         admin.command(shaped(prefix, help, shape, run));
@@ -30,7 +30,7 @@ pub(super) fn register(admin: &Admin, mon: &Arc<MonService>) {
     let status = "Show the state of the monitor.";
     add_look("mon_status", status, STATUS, |monitor| monitor.status(UTime::now()));
     add_look("sessions", "Who is connected.", SESSIONS, Monitor::describe_sessions);
-    // A stock one says how long it took; in a structured format in whole seconds.
+    // A stock monitor reports the duration; in a structured format it is in whole seconds.
     let compact = |request: &Request| match request.arg("format") {
         None => Ok("compacted rocksdb in 0.000 seconds\n".to_owned()),
         Some(_) => Ok("compacted rocksdb in 0 seconds\n".to_owned()),
@@ -42,7 +42,7 @@ pub(super) fn register(admin: &Admin, mon: &Arc<MonService>) {
     register_ops(admin);
 }
 
-/// A quorum of one neither grows nor ends.
+/// Adds the quorum commands. A quorum of one monitor never changes.
 fn register_quorum(admin: &Admin) {
     for (prefix, answer) in [
         ("quorum enter", "started responding to quorum, initiated new election\n"),
@@ -82,7 +82,8 @@ fn register_quorum(admin: &Admin) {
     add_text(admin, "connection scores reset", "Forget how well other monitors were reached.", Ok(""));
 }
 
-/// The monitor works off what comes before it looks at anything else, so that nothing is ever found waiting.
+/// Adds the commands about requests. The monitor finishes all received requests before it runs a
+/// command, so it never has a waiting request to report.
 fn register_ops(admin: &Admin) {
     let none: fn() -> Vec<Node> = Vec::new;
     let ops = move || object! { "ops": none(), "num_ops": 0 };

@@ -1,4 +1,4 @@
-//! `ceph tell osd.N …`: what an OSD is asked and told.
+//! `ceph tell osd.N …`: the commands of an OSD.
 
 use std::sync::{Arc, Weak};
 
@@ -17,15 +17,15 @@ use super::render::{Shape, add, add_text, shaped};
 
 const EIO: i32 = 5;
 const EBUSY: i32 = 16;
-/// What is counted in `osd_bench_small_size_max_iops` and its kin, by their defaults: requests a second of
-/// less than a mebibyte, bytes a second of more, and for how long.
+/// The limits of a bench, from the defaults of `osd_bench_small_size_max_iops` and its kin: requests per
+/// second of less than 1 MiB, bytes per second of larger ones, and the duration in seconds.
 const BENCH_SMALL_IOPS: u64 = 100;
 const BENCH_LARGE_BYTES: u64 = 100 << 20;
 const BENCH_SECONDS: u64 = 30;
 /// The largest request (`osd_bench_max_block_size`).
 const BENCH_SIZE_MAX: u64 = 64 << 20;
 
-/// Adds the commands for one of the OSDs that a store is shown as.
+/// Adds the commands of one OSD. Several OSDs can share a store.
 pub(super) fn register(admin: &Admin, osd: &Arc<Osd>, mon: &Arc<MonService>, id: OsdId) {
     let asker = Asker { osd: Arc::clone(osd), mon: Arc::downgrade(mon), runtime: Handle::current(), id };
     let asker = Arc::new(asker);
@@ -52,7 +52,7 @@ impl Asker {
         self.runtime.block_on(mon.call(ask)).map_err(|_| stopped())
     }
 
-    /// Placement groups that the map gives this OSD.
+    /// The number of placement groups that the map assigns to this OSD.
     fn pgs(&self, map: &OsdMap) -> usize {
         let all = map.pools.iter().flat_map(|(pool, facts)| {
             (0..facts.pg_num()).map(|seed| loligo_wire::PgId { pool: *pool, seed })
@@ -91,7 +91,7 @@ impl Asker {
     }
 }
 
-/// As a stock OSD refuses what would keep it busy for too long.
+/// Refuses a bench that would keep the OSD busy for too long, as a stock OSD does.
 fn check_bench(count: u64, size: u64) -> Result<(), Failure> {
     if size > BENCH_SIZE_MAX {
         let most = loligo_mon::output::units::bytes(BENCH_SIZE_MAX);
@@ -230,7 +230,7 @@ fn register_lists(admin: &Admin, asker: &Arc<Asker>) {
     }
 }
 
-/// What stock OSDs have to do that has no counterpart here: it is done when it is asked.
+/// Adds the commands of stock OSDs that have no work to do here. They succeed at once.
 fn register_idle(admin: &Admin) {
     add_text(admin, "smart", "What devices say of their health: no device is known.", Ok("{\n}"));
     for (prefix, help) in [
@@ -285,7 +285,7 @@ fn addr(addr: &EntityAddr) -> Node {
     loligo_mon::output::one_addr(addr)
 }
 
-/// Two arrays, one behind the other, as a stock OSD writes them.
+/// Two arrays, one after the other, as a stock OSD writes them.
 fn blocklist(map: &OsdMap, request: &Request) -> String {
     let print = |root: &'static str, entries: &loligo_maps::AddrTimes| {
         let entry = |(at, until): (&EntityAddr, &UTime)| {
@@ -300,7 +300,7 @@ fn blocklist(map: &OsdMap, request: &Request) -> String {
 mod tests {
     use super::*;
 
-    /// The words of a stock OSD.
+    /// The refusals have the words of a stock OSD.
     #[test]
     fn a_bench_that_would_last_is_refused() {
         let why = |count, size| check_bench(count, size).map_err(|failure| failure.why);

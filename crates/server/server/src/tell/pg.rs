@@ -1,4 +1,4 @@
-//! `ceph tell PGID …`: what is asked of a placement group, at the OSD that serves it.
+//! `ceph tell PGID …`: the commands for a placement group, at the OSD that serves it.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use tokio::runtime::Handle;
 use super::render::{Shape, shaped};
 use crate::usage::OsdUsage;
 
-/// How long ago a scrub is set by default, so that it is due at once: a week.
+/// How far the scrub stamp is set back by default, so that the scrub is due at once: a week.
 const WEEK: Duration = Duration::from_secs(7 * 86_400);
 
 const QUERY: Shape =
@@ -41,7 +41,7 @@ pub(super) fn register(admin: &Admin, osd: &Arc<Osd>, mon: &Arc<MonService>) {
     };
     let mark =
         Command::with_status("mark_unfound_lost", "Give up objects that are lost: none ever is.", mark);
-    // The placement group may be left out, and stands in front all the same.
+    // The placement group is optional, but precedes the required argument.
     admin.command(mark.optional("pgid", &[]).required("mulcmd", &["revert", "delete"]));
     for (prefix, kind) in [("scrub", ScrubKind::Shallow), ("deep_scrub", ScrubKind::Deep)] {
         let of = Arc::clone(osd);
@@ -58,7 +58,7 @@ pub(super) fn register(admin: &Admin, osd: &Arc<Osd>, mon: &Arc<MonService>) {
     }
 }
 
-/// The placement group that a request names, if it is here.
+/// The placement group that a request names. Fails if it does not exist.
 fn named(osd: &Osd, request: &Request) -> Result<PgId, Failure> {
     let pgid = request.arg("pgid").ok_or_else(|| Failure::new("no pgid specified"))?;
     let pg: PgId = pgid.parse().map_err(|_| Failure::new(format!("couldn't parse pgid '{pgid}'")))?;

@@ -1,17 +1,16 @@
-//! Answers in the format that is asked for. A daemon that is told something writes indented JSON where
-//! nothing else is said.
+//! Prints replies in the requested format. The default of a daemon is indented JSON.
 
 use loligo_admin::{Admin, Answer, Command, Failure, Request};
 use loligo_mon::output::json::Node;
 use loligo_mon::output::xml::{self, ITEM, Names};
 
-/// What a command's answer is called in XML.
+/// The names of a reply's elements in XML.
 #[derive(Clone, Copy)]
 pub(crate) struct Shape {
     root: &'static str,
-    /// The items, if it is an array.
+    /// The name of the items, if the reply is an array.
     item: &'static str,
-    /// Names of items of arrays in it.
+    /// The names of the items of arrays within the reply.
     special: &'static [(&'static str, &'static str)],
 }
 
@@ -39,7 +38,7 @@ impl Shape {
     }
 }
 
-/// A command whose answer has a structure.
+/// A command with a structured reply.
 pub(crate) fn shaped(
     prefix: &str,
     help: &str,
@@ -49,7 +48,7 @@ pub(crate) fn shaped(
     Command::new(prefix, help, move |request| Ok(shape.print(request, &run(request)?)))
 }
 
-/// Adds a command whose answer has a structure, and that takes nothing.
+/// Adds a command with a structured reply and without arguments.
 pub(crate) fn add(
     admin: &Admin,
     prefix: &str,
@@ -60,7 +59,7 @@ pub(crate) fn add(
     admin.command(shaped(prefix, help, shape, move |_| Ok(run())));
 }
 
-/// Adds a command that takes nothing and has always the same answer.
+/// Adds a command without arguments that always has the same reply.
 pub(crate) fn add_text(admin: &Admin, prefix: &str, help: &str, answer: Result<&'static str, Failure>) {
     let run = move |_: &Request| -> Answer { answer.clone().map(str::to_owned) };
     admin.command(Command::new(prefix, help, run));

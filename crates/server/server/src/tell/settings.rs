@@ -1,5 +1,5 @@
-//! `config get | set | unset | show | diff | help` and `injectargs` of one running daemon. What is said to a
-//! daemon is kept until the process ends, and goes before what the configuration database says.
+//! `config get | set | unset | show | diff | help` and `injectargs` of one running daemon. A value set
+//! at the daemon lasts until the process ends, and takes precedence over the configuration database.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
@@ -101,11 +101,11 @@ pub(super) fn register(admin: &Admin, mon: &Arc<MonService>, kind: EntityType, i
     }
 }
 
-/// What is told beside an empty answer.
+/// A command that has a status text beside an empty reply.
 type Told = fn(&Settings, &Request) -> Result<String, Failure>;
 
 impl Settings {
-    /// Asks the monitor's state.
+    /// Runs `ask` with the monitor's state.
     fn ask<R: Send + 'static>(
         &self,
         ask: impl FnOnce(&mut State) -> R + Send + 'static,
@@ -113,11 +113,12 @@ impl Settings {
         let stopped = || Failure::new("the monitor has stopped");
         let mon = self.mon.upgrade().ok_or_else(stopped)?;
         let ask = move |state: &mut State, _: UTime| ask(state);
-        // Commands have threads of their own, which may wait.
+        // Commands run on threads of their own, which may block.
         self.runtime.block_on(mon.call(ask)).map_err(|_| stopped())
     }
 
-    /// What is set in the database, what was said to the daemon, and what the process itself goes by.
+    /// Returns the values set in the configuration database, the values set at the daemon, and the
+    /// process's own settings.
     fn set_values(&self) -> Result<[BTreeMap<String, String>; 3], Failure> {
         let own: BTreeMap<String, String> =
             self.admin.upgrade().map(|admin| admin.values()).unwrap_or_default().into_iter().collect();
@@ -202,7 +203,7 @@ impl Settings {
         Ok(if before == after { String::new() } else { self.changed(&name, &after.unwrap_or_default()) })
     }
 
-    /// Changes a setting, and says what a stock daemon says of it.
+    /// Changes a setting, and returns the reply of a stock daemon.
     fn change(&self, name: &str, value: &str) -> Result<String, Refused> {
         let stopped = |failure: Failure| Refused::of(EINVAL, failure.why);
         let admin = self.admin.upgrade().ok_or_else(|| Refused::of(EINVAL, "the server has stopped"))?;
@@ -269,7 +270,7 @@ fn help(_: &Settings, request: &Request) -> Result<Node, Failure> {
     Ok(object! { "option": command::option_facts(option) })
 }
 
-/// A value as stock writes it in differences.
+/// Converts a value to the type that stock prints in `config diff`.
 fn typed(option: &OptionFacts, value: &str) -> Node {
     let number = match option.kind() {
         "bool" => return Node::from(matches!(value, "true" | "1" | "yes" | "on")),
@@ -280,8 +281,8 @@ fn typed(option: &OptionFacts, value: &str) -> Node {
     number.unwrap_or_else(|| Node::from(value))
 }
 
-/// `--name value`, `--name=value`, `--name` and `--no-name` of what is true or false; and what is none of
-/// them.
+/// Parses `--name value`, `--name=value`, and `--name` and `--no-name` of boolean options. Returns the
+/// options and the words that are not options.
 fn options(text: &str) -> (Vec<(String, Option<String>)>, Vec<String>) {
     let (mut options, mut left) = (Vec::new(), Vec::new());
     let mut words = text.split_whitespace().peekable();

@@ -1,4 +1,5 @@
-//! Commands that come as messages: a client that may do everything to a daemon has its table of commands.
+//! Commands received as messages: a client that has `allow *` for a daemon can run the commands of its
+//! table.
 
 use std::sync::Arc;
 
@@ -15,17 +16,17 @@ const EACCES: i32 = 13;
 const EINVAL: i32 = 22;
 const EBUSY: i32 = 16;
 
-/// Commands that run at a time, over all clients. Each has a thread for as long as it takes; what comes
-/// beyond is refused.
+/// The most commands that run at a time, over all clients. Each occupies a thread; further commands are
+/// refused.
 const RUNNING_MAX: usize = 16;
 
-/// Carries out the commands that come as messages.
+/// Executes commands received as messages.
 pub(crate) struct Teller {
     admin: Admin,
     running: Arc<Semaphore>,
-    /// What a daemon of this kind says to a client that may not ask it.
+    /// The daemon's reply to a client without permission.
     denied: &'static str,
-    /// What it says of a message that is no command.
+    /// The daemon's reply to a malformed command.
     malformed: fn(&str, Malformed) -> String,
     allowed: fn(&Connection) -> bool,
 }
@@ -42,7 +43,7 @@ impl Teller {
         Self { admin, running, denied: "insufficient caps", malformed, allowed }
     }
 
-    /// Takes the commands out of `msgs` and has them carried out.
+    /// Removes the commands from `msgs` and executes them.
     pub(crate) fn take(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
         if msgs.iter().any(|msg| msg.header.kind == MCommand::KIND) {
             let commands = msgs.extract_if(.., |msg| msg.header.kind == MCommand::KIND);
@@ -86,20 +87,20 @@ fn may_do_everything(conn: &Connection) -> bool {
     caps.is_some_and(|caps| caps.allow_all())
 }
 
-/// Why a message is no command.
+/// Why a message is not a valid command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Malformed {
     NotJson,
     NotAnObject,
-    /// An argument is an object, or nothing.
+    /// An argument is an object or null.
     Argument,
-    /// The prefix or the format is no text.
+    /// The prefix or the format is not a string.
     Word,
     NoPrefix,
 }
 
-/// The command in a message: a JSON object, where the admin socket takes words as well. What follows the
-/// object is ignored.
+/// The command in a message. It must be a JSON object, whereas the admin socket accepts plain words as
+/// well. Text after the object is ignored.
 fn request_of(text: &str) -> Result<String, Malformed> {
     let value = serde_json::Deserializer::from_str(text).into_iter().next();
     let mut fields: Map<String, Value> = match value {
@@ -115,7 +116,8 @@ fn request_of(text: &str) -> Result<String, Malformed> {
     }
     match fields.get("prefix").and_then(Value::as_str) {
         None => return Err(Malformed::NoPrefix),
-        // An older form: `pg` with a command about a placement group, which has a prefix of its own as well.
+        // An older form: `pg` with the command for the placement group in `cmd`. The command is itself a
+        // prefix.
         Some("pg") => {
             let own = fields.remove("cmd").filter(Value::is_string);
             own.and_then(|own| fields.insert("prefix".to_owned(), own));
@@ -125,7 +127,7 @@ fn request_of(text: &str) -> Result<String, Malformed> {
     Ok(Value::Object(fields).to_string())
 }
 
-/// What an OSD of release 16 says.
+/// The reply of an OSD of release 16.
 fn said_by_osd(_: &str, why: Malformed) -> String {
     let said = match why {
         Malformed::NotJson | Malformed::NotAnObject | Malformed::Argument => "invalid json",
@@ -135,7 +137,8 @@ fn said_by_osd(_: &str, why: Malformed) -> String {
     said.to_owned()
 }
 
-/// What a monitor of release 16 says; one that is sent a [`Malformed::Word`] ends instead.
+/// The reply of a monitor of release 16. A stock monitor that receives a [`Malformed::Word`] crashes
+/// instead.
 fn said_by_mon(text: &str, why: Malformed) -> String {
     match why {
         Malformed::NotJson => format!("unparseable JSON {text}"),
@@ -145,7 +148,7 @@ fn said_by_mon(text: &str, why: Malformed) -> String {
     }
 }
 
-/// A result, what to tell people, and the output.
+/// Returns a result code, a status for people, and the output.
 fn run(admin: &Admin, request: &str) -> (i32, String, String) {
     match admin.run_with_status(request.as_bytes()) {
         Ok((output, status)) => (0, status, output),
@@ -157,7 +160,7 @@ fn run(admin: &Admin, request: &str) -> (i32, String, String) {
 
 fn answer(conn: &Connection, tid: Tid, (result, status, output): (i32, String, String)) {
     let reply = MCommandReply { result, status, output: output.into() };
-    // Who asked may be gone.
+    // The client may be gone.
     let _ = conn.send(Msg::new(&reply).with_tid(tid));
 }
 
@@ -165,7 +168,7 @@ fn answer(conn: &Connection, tid: Tid, (result, status, output): (i32, String, S
 mod tests {
     use super::*;
 
-    /// Beside what stock daemons of 16.2.15 answer.
+    /// Compared with the replies of stock daemons of 16.2.15.
     #[test]
     fn a_message_that_is_no_command_is_refused_as_by_stock_daemons() {
         for (text, osd, mon) in [

@@ -1,9 +1,9 @@
-//! Options whose changes a stock daemon of release 16 watches for; of others it says that it may not notice
-//! them.
+//! The options that a stock daemon of release 16 observes. After a change of any other option, it says
+//! that the change may require a restart.
 
 use loligo_wire::EntityType;
 
-/// Whether a daemon of this kind notices a change of the option.
+/// Whether a daemon of this kind observes the option.
 pub(super) fn is_watched(kind: EntityType, option: &str) -> bool {
     let watched = if kind == EntityType::MON { BY_MON } else { BY_OSD };
     watched.contains(&option)

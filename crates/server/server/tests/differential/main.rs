@@ -1,15 +1,16 @@
-//! Goal: the server's OSD answers every request as a stock one does, and our client asks as librados does.
-//! Method: random scripts of requests are executed twice, each into a new pool of as many placement groups;
-//! results, outputs, listings and the objects' versions must be equal, step for step:
-//! - through librados, on a stock cluster (`LOLIGO_STOCK_CONF`) and on an embedded server, with snapshots
-//!   that the client manages and with the pool's own;
+//! Goal: the server's OSD answers every request as a stock one does, and our client sends requests as
+//! librados does. Method: random scripts of requests are executed twice, each in a new pool with the
+//! same number of placement groups; results, outputs, listings and the objects' versions must be equal
+//! at each step:
+//! - through librados, on a stock cluster (`LOLIGO_STOCK_CONF`) and on an embedded server, with
+//!   self-managed and with pool snapshots;
 //! - on a stock cluster, through librados and through our client;
 //! - through our client, on both, with the operations that librados' C interface lacks.
 //!
-//! Where they differ, the script is made shorter as long as they do. Seeds are fixed.
-//! `LOLIGO_DIFFERENTIAL_STEPS` makes the scripts longer, `LOLIGO_DIFFERENTIAL_SEED` runs another one, and
-//! `LOLIGO_DIFFERENTIAL_SEEDS` as many from that on. `LOLIGO_DIFFERENTIAL_SCRIPT` names a file with the steps
-//! to be executed, as they are printed, and has all results shown.
+//! A script with a difference is shortened as long as the sides still differ. Seeds are fixed.
+//! `LOLIGO_DIFFERENTIAL_STEPS` sets the length of the scripts, `LOLIGO_DIFFERENTIAL_SEED` the first
+//! seed, and `LOLIGO_DIFFERENTIAL_SEEDS` the number of seeds from there on. `LOLIGO_DIFFERENTIAL_SCRIPT`
+//! names a file of steps, as they are printed, to be executed with all results shown.
 
 mod native;
 mod rng;
@@ -28,10 +29,10 @@ use serde_json::Value;
 use rng::Rng;
 use shrink::{Difference, shortest};
 
-/// With six seeds twelve thousand in all.
+/// Twelve thousand in all with six seeds.
 const STEPS: u64 = 2000;
 
-/// Few, so that the history of a group is that of several objects.
+/// Few, so that a group's history contains several objects.
 const PG_NUM: u32 = 4;
 
 #[test]
@@ -57,7 +58,7 @@ fn requests_to_pools_with_snapshots_are_answered_as_by_a_stock_cluster() {
 fn our_client_asks_as_librados_does() {
     let stock = stock();
     let ours = |steps: &[Value]| through_our_client(&stock, steps);
-    // The order of a listing is the client's.
+    // The order of a listing is up to the client.
     let theirs = |steps: &[Value]| {
         let results = through_librados(&stock, steps).into_iter();
         results.zip(steps).map(|(result, step)| if lists(step) { sorted(&result) } else { result }).collect()
@@ -74,7 +75,7 @@ fn what_librados_cannot_ask_is_answered_as_by_a_stock_cluster() {
     same(&[21], STEPS, script::native_step, ("on our server", &ours), ("on stock", &theirs));
 }
 
-/// What executes a script, and what shows of it where there is a difference.
+/// The name of a side in reports, and the function that executes a script on it and returns the results.
 type Side<'a> = (&'a str, &'a (dyn Fn(&[Value]) -> Vec<String> + Sync));
 
 /// Panics with the shortest script found on which the sides differ.
@@ -109,13 +110,13 @@ fn same(seeds: &[u64], count: u64, step: fn(&mut Rng, u64) -> Value, one: Side<'
             let (script, shorter) = shortest(&steps[..=found.at], found, run);
             let lines: Vec<String> = script.iter().map(Value::to_string).collect();
             let often = if comes_again { "" } else { ", but not when the same was repeated" };
-            // What differed comes last: of a long output, that is what is left.
+            // The difference comes last: the end of a long output is what tools keep.
             panic!("after:\n{}\n{}\nfound at first{often}: {first}", lines.join("\n"), said(&shorter));
         }
     }
 }
 
-/// Executes the steps of a file and shows what each gives.
+/// Executes the steps of a file and shows the result of each.
 fn show(file: &Path, one: Side<'_>, other: Side<'_>) {
     let text = std::fs::read_to_string(file).expect("LOLIGO_DIFFERENTIAL_SCRIPT names a file");
     let steps: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).expect("a step")).collect();
@@ -139,7 +140,7 @@ fn number_from(variable: &str) -> Option<u64> {
     Some(value.parse().unwrap_or_else(|_| panic!("{variable} is a number, not {value:?}")))
 }
 
-/// A pool's name that no other run has.
+/// A pool name that is unique to this run.
 fn pool() -> String {
     static RUNS: AtomicU64 = AtomicU64::new(0);
     format!("differential-{}-{}", std::process::id(), RUNS.fetch_add(1, Ordering::Relaxed))
@@ -149,7 +150,7 @@ fn lists(step: &Value) -> bool {
     step["ops"][0][0] == "list"
 }
 
-/// A listing's result, sorted.
+/// Sorts the entries of a listing's result.
 fn sorted(result: &str) -> String {
     let mut result: Value = serde_json::from_str(result).expect("a result in JSON");
     if let Some(found) = result[2].as_array_mut() {
@@ -158,28 +159,29 @@ fn sorted(result: &str) -> String {
     result.to_string()
 }
 
-/// How often a script is executed that was disturbed each time.
+/// The number of attempts at a script whose executions are disturbed.
 const TRIES_MAX: usize = 4;
 
-/// `librados` and our client send a request again that a monitor under load leaves waiting; of one for a
-/// snapshot, an id is given out to nobody then, and all that follows differs without a reason.
+/// Under load, librados and our client repeat a request that the monitor has not answered. If the
+/// request creates a snapshot, an id is allocated and lost, and all following results differ. Such an
+/// execution is repeated.
 fn undisturbed(execute: impl Fn() -> Option<Vec<String>>) -> Vec<String> {
     let found = (0..TRIES_MAX).find_map(|_| execute());
     found
         .unwrap_or_else(|| panic!("each of {TRIES_MAX} times a monitor had to be asked twice for a snapshot"))
 }
 
-/// What each step of a script gives, through our client.
+/// Returns the result of each step of a script, executed through our client.
 fn through_our_client(conf: &Path, steps: &[Value]) -> Vec<String> {
     undisturbed(|| native::execute(conf, &pool(), PG_NUM, steps))
 }
 
-/// What each step of a script gives, through librados.
+/// Returns the result of each step of a script, executed through librados.
 fn through_librados(conf: &Path, steps: &[Value]) -> Vec<String> {
     undisturbed(|| try_librados(conf, steps))
 }
 
-/// What `execute.py` exits with where librados asked twice for a snapshot.
+/// The exit code of `execute.py` if librados sent a request for a snapshot twice.
 const DISTURBED: i32 = 75;
 
 fn try_librados(conf: &Path, steps: &[Value]) -> Option<Vec<String>> {
@@ -196,10 +198,10 @@ fn try_librados(conf: &Path, steps: &[Value]) -> Option<Vec<String>> {
     let output = BufReader::new(child.stdout.take().expect("a pipe from Python"));
     let results: Vec<String> = thread::scope(|scope| {
         scope.spawn(move || {
-            // Python gone early shows in the number of results.
+            // If Python ends early, the number of results shows it.
             steps.iter().try_for_each(|step| writeln!(input, "{step}")).ok();
         });
-        // As our JSON is written.
+        // Formatted as our own JSON.
         let line = |line: std::io::Result<String>| -> Value {
             serde_json::from_str(&line.expect("a line of UTF-8")).expect("a result in JSON")
         };

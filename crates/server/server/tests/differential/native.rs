@@ -1,4 +1,4 @@
-//! The script, executed through our client; results are shown as `execute.py` shows librados'.
+//! Executes the script through our client, and shows results as `execute.py` shows librados'.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,23 +15,23 @@ use loligo_wire::message::osd::{ChecksumArgs, Extent, OpCode, OsdOp, XattrArgs};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
-/// What librados says of an operation whose result nobody set, as `execute.py` has it.
+/// The result of an operation that librados has not set, as in `execute.py`.
 const UNSET: i32 = -10_000;
 
-/// Snapshots of one script, as `execute.py` has it.
+/// The most snapshots of one script, as in `execute.py`.
 const SNAPS_MAX: usize = 6;
 
-/// The first snapshot of a pool whose snapshots the client manages.
+/// The first snapshot id of a pool with self-managed snapshots.
 const FIRST_SNAP: u64 = 2;
 
-/// What each step of a script gives; nothing where the client asked twice for a snapshot, since the monitor
-/// kept it waiting: then an id is given out to nobody.
+/// Returns the result of each step of a script; `None` if the monitor was slow and the client sent a
+/// request for a snapshot twice, so that an id was lost.
 pub(crate) fn execute(conf: &Path, pool: &str, pg_num: u32, steps: &[Value]) -> Option<Vec<String>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
         let builder = Builder::new().conf_file(conf.to_str().expect("a path of UTF-8"));
         let mut conf = builder.load().expect("a configuration");
-        // A daemon that is gone shows as a result, not as a test that never ends.
+        // A dead daemon then shows as a result, not as a test that hangs.
         conf.set("rados_osd_op_timeout", "120");
         let rados = builder.conf(conf).connect().await.expect("the cluster answers");
         let create = json!({"prefix": "osd pool create", "pool": pool, "pg_num": pg_num});
@@ -53,9 +53,9 @@ pub(crate) fn execute(conf: &Path, pool: &str, pg_num: u32, steps: &[Value]) -> 
 
 struct Script {
     pool: IoCtx,
-    /// Snapshots in the order in which they were made.
+    /// Snapshots in the order of their creation.
     snaps: Vec<SnapId>,
-    /// The version that was reported last.
+    /// The last version reported.
     version: u64,
 }
 
@@ -65,7 +65,7 @@ impl Script {
         Self { pool, snaps: Vec::new(), version: 0 }
     }
 
-    /// Whether a snapshot's id was given out to nobody.
+    /// Whether the id of a snapshot was lost.
     fn is_disturbed(&self) -> bool {
         self.snaps.last().is_some_and(|last| last.0 >= FIRST_SNAP + self.snaps.len() as u64)
     }
@@ -81,7 +81,7 @@ impl Script {
         json!([ret, self.version, results])
     }
 
-    /// A request of several operations.
+    /// Executes a request of several operations.
     async fn operate(&mut self, io: &IoCtx, oid: &str, step: &Value, writes: bool) -> (i32, Value) {
         let ops = step["ops"].as_array().expect("operations");
         let outcome = if writes {
@@ -93,7 +93,8 @@ impl Script {
         } else {
             io.execute_read(oid, ops.iter().fold(ReadOp::new(), reading)).await
         };
-        // librados asks for an object without a name; the OSD refuses that before it looks at the operations.
+        // librados sends requests for an object without a name; the OSD refuses them before it looks at
+        // the operations.
         let outcome = match outcome {
             Err(Error::Os(Errno::EINVAL)) if oid.is_empty() => {
                 let answers = vec![Answer::default(); ops.len()];
@@ -109,13 +110,13 @@ impl Script {
         (ret(&outcome), shown.collect())
     }
 
-    /// Remembers the version of what was answered; that is 0 where nothing was asked.
+    /// Remembers the version of the reply; 0 if no request was sent.
     fn outcome(&mut self, outcome: Result<Outcome, Error>) -> Result<Outcome, Errno> {
         self.version = outcome.as_ref().map_or(0, |outcome| outcome.version);
         outcome.map_err(errno)
     }
 
-    /// A call of its own.
+    /// Executes a single call.
     async fn single(&mut self, io: &IoCtx, oid: &str, op: &Value) -> (i32, Value) {
         match text(&op[0]) {
             "read" => self.read(io, oid, number(&op[2]), number(&op[3])).await,
@@ -135,7 +136,7 @@ impl Script {
             }
             "snap_rollback" => {
                 let op = WriteOp::new().rollback(self.snap(&op[2]));
-                // librados does not remember this one's version.
+                // librados does not record the version of a rollback.
                 let version = self.version;
                 let result = self.change(io, oid, op).await;
                 self.version = version;
@@ -165,7 +166,7 @@ impl Script {
         self.output(io, oid, ReadOp::new().read(offset, len), len as usize).await
     }
 
-    /// The bytes that an operation answers, into room for so many.
+    /// Returns the output of a read operation, into a buffer of `room` bytes.
     async fn output(&mut self, io: &IoCtx, oid: &str, op: ReadOp, room: usize) -> (i32, Value) {
         let outcome = io.execute_read(oid, op).await;
         let outcome = self.outcome(outcome);
@@ -201,7 +202,7 @@ impl Script {
         self.snaps.get(number(at) as usize).copied().unwrap_or(SnapId(1))
     }
 
-    /// Sets what writes know of snapshots.
+    /// Sets the snapshot context of writes.
     fn set_context(&mut self, snaps: Vec<SnapId>) -> i32 {
         let sorted: Vec<SnapId> = BTreeSet::from_iter(snaps).into_iter().rev().collect();
         let seq = self.snaps.last().copied().unwrap_or(SnapId(0));
@@ -214,9 +215,9 @@ impl Script {
         }
     }
 
-    /// Watches an object so many times, has all be notified, and asks who watches.
+    /// Watches an object `count` times, notifies all watches, and lists the watchers.
     async fn watch(&mut self, io: &IoCtx, oid: &str, count: u64) -> (i32, Value) {
-        // A stock OSD lets an object be watched that was removed and has clones, but not be notified.
+        // A stock OSD allows watches, but no notifications, of a removed object that has clones.
         if let Err(e) = io.stat(oid).await {
             return (-errno(e).0, json!([]));
         }
@@ -254,7 +255,7 @@ impl Script {
     }
 }
 
-/// A changing request with one operation more.
+/// Adds an operation to a write request.
 fn changing(all: WriteOp, io: &IoCtx, op: &Value) -> WriteOp {
     let args = &op.as_array().expect("an operation")[2..];
     let more = match text(&op[0]) {
@@ -264,7 +265,7 @@ fn changing(all: WriteOp, io: &IoCtx, op: &Value) -> WriteOp {
         "writesame" => all.write_same(number(&args[0]), number(&args[1]), bytes(&args[2])),
         "truncate" => all.truncate(number(&args[0])),
         "zero" => all.zero(number(&args[0]), number(&args[1])),
-        // librados puts the flags in the place of the one for "exclusive".
+        // librados passes the flags in place of the "exclusive" argument.
         "create" => all.create(number(&args[0]) == 1 && number(&op[1]) == 0),
         "remove" => all.remove(),
         "setxattr" => all.set_xattr(text(&args[0]), bytes(&args[1])),
@@ -284,7 +285,7 @@ fn changing(all: WriteOp, io: &IoCtx, op: &Value) -> WriteOp {
     }
 }
 
-/// A reading request with one operation more.
+/// Adds an operation to a read request.
 fn reading(all: ReadOp, op: &Value) -> ReadOp {
     let more = all.op(question(text(&op[0]), &op.as_array().expect("an operation")[2..]));
     match number(&op[1]) {
@@ -332,12 +333,12 @@ fn question(name: &str, args: &[Value]) -> OsdOp {
     }
 }
 
-/// Whether librados would send a WRITESAME of so many bytes.
+/// Whether librados would send a WRITESAME of this length.
 fn is_multiple(len: u64, data: &[u8]) -> bool {
     !data.is_empty() && len.is_multiple_of(data.len() as u64)
 }
 
-/// OMAP_CMP with any comparison, also such as there is none of.
+/// OMAP_CMP with any comparison code, including invalid ones.
 fn omap_compare(key: Bytes, cmp: i32, value: Bytes) -> OsdOp {
     match CmpOp::from_code(cmp as u8) {
         Some(cmp) => OsdOp::omap_compare([(key, cmp, value)]),
@@ -348,12 +349,12 @@ fn omap_compare(key: Bytes, cmp: i32, value: Bytes) -> OsdOp {
     }
 }
 
-/// What is shown of an operation's answer; nothing of those that have none.
+/// The part of an operation's reply that is shown; `None` for operations without one.
 fn shown_answer(op: &Value, answer: Option<&Answer>) -> Option<Value> {
     let mut rval = answer.map_or(UNSET, |answer| answer.result);
     let data = answer.map_or(Bytes::new(), |answer| answer.data.clone());
-    // librados reads the output of what did not fail, also where nothing was executed, and says EIO where
-    // there is none.
+    // librados parses the output of operations that did not fail, even if none was executed, and reports
+    // EIO if there is no output.
     let full = answer.filter(|answer| answer.result >= 0 && !answer.data.is_empty());
     let read = ["stat", "omap_vals", "omap_keys", "getxattrs", "omap_by_keys"].contains(&text(&op[0]));
     if read && rval >= 0 && data.is_empty() {
@@ -389,7 +390,7 @@ fn shown_answer(op: &Value, answer: Option<&Answer>) -> Option<Value> {
         }
         "sparse_read" => {
             let ranges = full.map(|answer| answer.sparse().expect("ranges")).unwrap_or_default();
-            // Which zeros are holes is the store's business.
+            // The store decides which zeros are holes.
             let places = ranges.iter().flat_map(|(from, data)| (*from..).zip(data.iter()));
             let filled = places.filter(|(_, byte)| **byte != 0);
             let filled: Vec<u8> =
@@ -400,14 +401,14 @@ fn shown_answer(op: &Value, answer: Option<&Answer>) -> Option<Value> {
     })
 }
 
-/// `execute.py` asks for pairs only where the operation's result is 0; it may be one that an operation before
-/// left.
+/// `execute.py` shows pairs only if the operation's result is 0; the result may be left by an earlier
+/// operation.
 fn shown_pairs(rval: i32, pairs: impl IntoIterator<Item = (Bytes, Bytes)>) -> Vec<[String; 2]> {
     let pairs = pairs.into_iter().take(if rval == 0 { usize::MAX } else { 0 });
     pairs.map(|(key, value)| [shown(&key), shown(&value)]).collect()
 }
 
-/// All objects with their namespaces and locator keys, sorted: librados' order is another one.
+/// All objects with their namespaces and locator keys, sorted, because librados' order differs.
 async fn listed(io: &IoCtx) -> Value {
     let mut list = io.objects();
     let mut found = BTreeSet::new();
@@ -420,8 +421,8 @@ async fn listed(io: &IoCtx) -> Value {
     json!(found)
 }
 
-/// The listing in pieces, each taken up from the cursor where the one before ended; the pieces' ends with
-/// them.
+/// The listing in pieces, each continued from the cursor where the previous one ended, with the pieces'
+/// end cursors.
 async fn slices(io: &IoCtx, pieces: &Value) -> Value {
     let mut shown = Vec::new();
     let mut cursor = ListCursor::start();
@@ -469,7 +470,7 @@ fn bytes(value: &Value) -> Bytes {
     }
 }
 
-/// Bytes up to the first zero, as librados takes them where it gets no length.
+/// Bytes up to the first zero, as librados takes them if it gets no length.
 fn c_text(value: &Value) -> Bytes {
     let bytes = bytes(value);
     let len = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());

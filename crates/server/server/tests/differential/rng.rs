@@ -1,6 +1,6 @@
 //! The random generator of the scripts.
 
-/// A small generator (splitmix64): what matters is that a seed gives the same script everywhere and for ever.
+/// A small generator (splitmix64). A seed gives the same script on every machine and in every version.
 pub(crate) struct Rng(u64);
 
 impl Rng {

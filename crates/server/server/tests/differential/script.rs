@@ -1,10 +1,10 @@
-//! Random requests, as `execute.py` reads them.
+//! Random requests, in the format of `execute.py`.
 
 use serde_json::{Value, json};
 
 use crate::rng::Rng;
 
-/// How large an object may be in a stock OSD (`osd_max_object_size`).
+/// The maximum size of an object in a stock OSD (`osd_max_object_size`).
 const OBJECT_BYTES_MAX: u64 = 128 << 20;
 
 /// `LIBRADOS_OP_FLAG_*` and `LIBRADOS_OPERATION_*`.
@@ -12,8 +12,8 @@ const FAILOK: u64 = 2;
 const FADVISE_DONTNEED: u64 = 0x20;
 const RETURNVEC: u64 = 1024;
 
-/// One request of those that librados' C interface lacks; most are what it has, to have something to ask
-/// about.
+/// A request that librados' C interface lacks. Most requests are common ones, so that the others have
+/// data to work on.
 pub(crate) fn native_step(rng: &mut Rng, number: u64) -> Value {
     if rng.once_in(2) {
         return step(rng, number);
@@ -27,7 +27,7 @@ pub(crate) fn native_step(rng: &mut Rng, number: u64) -> Value {
         return single(rng, json!([op]), ns, key);
     }
     if rng.once_in(6) {
-        // Alone: a stock OSD crashes when a request that copies does something else, too.
+        // Alone: a stock OSD crashes if a copy request has further operations.
         let version = if rng.once_in(4) { rng.below(400) } else { 0 };
         let ops = json!([["copy_from", 0, oid(rng), version]]);
         return json!({"kind": "write", "oid": oid(rng), "ns": ns, "key": key, "flags": 0, "mtime": 1_000_000 + number, "ops": ops});
@@ -50,7 +50,7 @@ fn native_read_op(rng: &mut Rng) -> Value {
     match rng.below(8) {
         0..=2 => {
             let (offset, len) = (number(rng), number(rng));
-            // A stock store in memory takes 0 bytes from the beginning for all; one on disk for none.
+            // A stock store in memory takes a length of 0 at offset 0 as "all"; one on disk as "none".
             let len = if offset == 0 { len.max(1) } else { len.min(u64::MAX - offset) };
             json!(["sparse_read", 0, offset, len])
         }
@@ -100,8 +100,8 @@ pub(crate) fn step(rng: &mut Rng, number: u64) -> Value {
     json!({"kind": kind, "oid": oid(rng), "ns": ns, "key": key, "flags": flags, "mtime": 1_000_000 + number, "ops": ops})
 }
 
-/// One request to a pool whose snapshots are its own. The client goes on saying which it knows of, which
-/// counts for nothing once the pool has one.
+/// A request to a pool with pool snapshots. The client still sends its snapshot context, which the OSD
+/// ignores once the pool has a snapshot.
 pub(crate) fn pool_step(rng: &mut Rng, number: u64) -> Value {
     let mut step = step(rng, number);
     if step["ops"][0][0] == "snap_create" {
@@ -110,9 +110,8 @@ pub(crate) fn pool_step(rng: &mut Rng, number: u64) -> Value {
     step
 }
 
-/// Where a request removes an object, makes it again and removes it again, a stock OSD forgets the first
-/// removal and leaves the object as it was, under a head that says otherwise. There is nothing to learn from
-/// that.
+/// If a request removes an object, creates it again and removes it again, a stock OSD loses the first
+/// removal and leaves the object's data under a contradicting head. Such requests are not comparable.
 fn forget_second_removals(ops: &mut Vec<Value>) {
     let mut removals = 0;
     ops.retain(|op| {
@@ -125,7 +124,7 @@ fn single(rng: &mut Rng, ops: Value, ns: &str, key: &str) -> Value {
     json!({"kind": "single", "oid": oid(rng), "ns": ns, "key": key, "flags": 0, "mtime": 0, "ops": ops})
 }
 
-/// Few objects, so that most requests find one; now and then a name that no object may have.
+/// Few objects, so that most requests find one; occasionally an invalid name.
 fn oid(rng: &mut Rng) -> String {
     match rng.below(60) {
         0 => String::new(),
@@ -144,8 +143,8 @@ fn place(rng: &mut Rng) -> (&'static str, &'static str) {
     }
 }
 
-/// Requests around the largest object and the largest request, on an object of their own that stays small on
-/// average: a stock store in memory does not know holes.
+/// Requests around the maximum sizes of objects and requests, on a separate object that stays small on
+/// average: a stock store in memory does not have holes.
 fn at_the_limit(rng: &mut Rng, number: u64) -> Value {
     let near = |rng: &mut Rng| {
         let offset = OBJECT_BYTES_MAX - 2 + rng.below(4);
@@ -166,7 +165,7 @@ fn at_the_limit(rng: &mut Rng, number: u64) -> Value {
     json!({"kind": "write", "oid": "large", "ns": "", "key": "", "flags": 0, "mtime": number, "ops": [op, ["truncate", 0, 5]]})
 }
 
-/// Bytes in hex, of few values, so that comparisons hold now and then.
+/// Bytes in hex, of few values, so that comparisons succeed sometimes.
 fn hex(rng: &mut Rng, len_max: u64) -> String {
     let len = rng.below(len_max + 1);
     (0..len).map(|_| rng.pick(&["00", "61", "62", "7f", "80", "ff"])).collect()
@@ -181,7 +180,7 @@ fn data(rng: &mut Rng) -> Value {
     }
 }
 
-/// An offset or a length: mostly small, sometimes on a border, rarely absurd.
+/// An offset or a length: mostly small, sometimes at a border, rarely absurd.
 fn number(rng: &mut Rng) -> u64 {
     match rng.below(40) {
         0 => rng.pick(&[OBJECT_BYTES_MAX, 1 << 32, 1 << 62, 1 << 63, u64::MAX]),
@@ -191,7 +190,7 @@ fn number(rng: &mut Rng) -> u64 {
     }
 }
 
-/// The same below the largest object: what a store in memory can afford.
+/// An offset or a length that is small enough for a store in memory.
 fn small(rng: &mut Rng) -> u64 {
     if rng.once_in(12) { rng.below(200_000) } else { rng.below(60) }
 }
@@ -234,8 +233,8 @@ fn common_op(rng: &mut Rng) -> Value {
 fn write_op(rng: &mut Rng) -> Value {
     match rng.below(28) {
         0..=3 => {
-            // An empty write behind the end makes a stock OSD keep a wrong checksum, and lose the object at
-            // the next read.
+            // An empty write behind the end makes a stock OSD store a wrong checksum, and lose the
+            // object at the next read.
             let (offset, data) = (small(rng), data(rng));
             json!(["write", 0, if data == "" { 0 } else { offset }, data])
         }
@@ -269,8 +268,8 @@ fn write_op(rng: &mut Rng) -> Value {
 fn read_op(rng: &mut Rng) -> Value {
     match rng.below(14) {
         0..=3 => {
-            // A sum that overflows makes a stock OSD read foreign memory, and librados counts only a length's
-            // lower half, which must not be less than nothing.
+            // An overflow of the sum makes a stock OSD read foreign memory. librados uses only the lower
+            // 32 bits of a length, which must not be negative.
             let (offset, len) = (number(rng), number(rng));
             json!(["read", 0, offset, len.min((u64::MAX - offset) & !u64::from(u32::MAX))])
         }
@@ -283,9 +282,8 @@ fn read_op(rng: &mut Rng) -> Value {
     }
 }
 
-/// Snapshots that the script manages: numbered in the order in which they were made, of which some may not
-/// exist. None is removed: what is trimmed afterwards takes versions, and a stock cluster trims when it
-/// likes.
+/// Self-managed snapshots, numbered in the order of their creation; some numbers may not exist. No
+/// snapshot is removed: trimming consumes versions, and a stock cluster trims at any time.
 fn snapshot_op(rng: &mut Rng) -> Value {
     let snap = rng.below(6);
     match rng.below(24) {

@@ -1,11 +1,11 @@
-//! Makes a script that shows a difference shorter.
+//! Shortens a script that shows a difference.
 
 use serde_json::Value;
 
-/// How often a script is executed to make it shorter.
+/// The most executions spent on shortening a script.
 const RUNS_MAX: u32 = 80;
 
-/// Where the results of two sides differ first.
+/// The first step at which the results of two sides differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Difference {
     pub(crate) at: usize,
@@ -26,7 +26,7 @@ impl Difference {
     }
 }
 
-/// Leaves out steps, large parts first, as long as the sides go on to differ.
+/// Removes steps, large parts first, as long as the sides still differ.
 pub(crate) fn shortest(
     steps: &[Value],
     found: Difference,

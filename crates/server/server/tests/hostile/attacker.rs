@@ -1,4 +1,4 @@
-//! A client that says of itself what it likes, and sends what it likes.
+//! A client that can claim any identity and send any message.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -19,15 +19,15 @@ use loligo_wire::message::{Message as _, Msg};
 use loligo_wire::{EntityAddr, EntityName, EntityType, Epoch, PoolId, Tid, Uuid};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-/// Nothing takes this long, unless it never comes.
+/// The timeout of all waits.
 const LONG: Duration = Duration::from_secs(60);
 
-/// Waits for what must come.
+/// Waits for `work`, with a timeout.
 pub(crate) async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, work).await.unwrap_or_else(|_| panic!("{what}: nothing after {LONG:?}"))
 }
 
-/// Where a server is found.
+/// Access to a server's addresses and files.
 pub(crate) trait Doors {
     fn conf(&self) -> &Path;
     fn mon_addr(&self) -> SocketAddr;
@@ -53,17 +53,17 @@ pub(crate) fn builder(server: &impl Doors) -> Builder {
     Builder::new().conf_file(server.conf().to_str().expect("a path in UTF-8"))
 }
 
-/// Runs a command, and returns what it prints.
+/// Runs a command, and returns its output.
 pub(crate) async fn command(admin: &Rados, command: serde_json::Value) -> Bytes {
     soon("a command", admin.mon_command(&command.to_string(), Bytes::new())).await.expect("it is allowed").0
 }
 
-/// Makes a user with these capabilities, and returns what it authenticates with.
+/// Creates a user with these capabilities, and returns its credentials.
 pub(crate) async fn user(server: &impl Doors, admin: &Rados, name: &str, osd_caps: &str) -> Arc<Credentials> {
     user_with(server, admin, name, &["mon", "allow r", "osd", osd_caps]).await
 }
 
-/// The same, with whatever capabilities.
+/// Like `user`, with any capabilities.
 pub(crate) async fn user_with(
     server: &impl Doors,
     admin: &Rados,
@@ -117,7 +117,7 @@ impl Caller {
         Self { _messenger: messenger, mon, heard, fsid: admin.fsid() }
     }
 
-    /// Runs a command, and returns what comes of it.
+    /// Runs a command, and returns its result.
     pub(crate) async fn command(&mut self, command: &serde_json::Value) -> i32 {
         let cmd = vec![Bytes::from(command.to_string())];
         let command =
@@ -146,12 +146,12 @@ pub(crate) struct Attacker {
     heard: UnboundedReceiver<Msg>,
     epoch: Epoch,
     tid: u64,
-    /// Messages about watches and notifications that came so far.
+    /// The number of messages about watches and notifications received so far.
     pub(crate) told: usize,
 }
 
 impl Attacker {
-    /// Connects, and claims the address and, if it is given, the global id.
+    /// Connects, and claims the address and, if given, the global id.
     pub(crate) async fn connect(
         server: &impl Doors,
         admin: &Rados,
@@ -162,7 +162,7 @@ impl Attacker {
         Self::connect_by(server, admin, auth, addr, global_id, Policy::lossy_client()).await
     }
 
-    /// The same, with a policy of its own towards the OSD.
+    /// Like `connect`, with a given policy towards the OSD.
     pub(crate) async fn connect_by(
         server: &impl Doors,
         admin: &Rados,
@@ -176,7 +176,7 @@ impl Attacker {
         messenger.set_num(global_id.map_or(-1, u64::cast_signed));
         let mon_addr = EntityAddr::msgr2(server.mon_addr());
         let mon = messenger.connect(EntityType::MON, mon_addr, Policy::lossy_client(), auth.clone());
-        // When it answers, the tickets are here.
+        // When the monitor replies, the tickets are available.
         mon.send(Msg::new(&MMonGetVersion { handle: 1, what: "osdmap".to_owned() })).expect("queued");
         let answer = soon("the monitor", heard.recv()).await.expect("the messenger lives");
         assert_eq!(answer.header.kind, MMonGetVersionReply::KIND);
@@ -185,7 +185,7 @@ impl Attacker {
         Self { _messenger: messenger, osd, heard, epoch: admin.map_epoch(), tid: 0, told: 0 }
     }
 
-    /// Runs operations on an object; what comes of them.
+    /// Runs operations on an object. Returns the result.
     pub(crate) async fn run<const N: usize>(
         &mut self,
         pool: PoolId,
@@ -219,7 +219,7 @@ impl Attacker {
         self.osd.send(Msg::new(&op).with_tid(Tid(self.tid))).expect("queued");
     }
 
-    /// The next answer: to which request, and what came of that.
+    /// Waits for the next reply. Returns the request's number and result.
     pub(crate) async fn answer(&mut self) -> (Tid, i32) {
         loop {
             let msg = self.next().await;
@@ -229,7 +229,7 @@ impl Attacker {
         }
     }
 
-    /// Waits until so many messages about watches and notifications have come in all.
+    /// Waits until this many messages about watches and notifications have been received in all.
     pub(crate) async fn until_told(&mut self, messages: usize) {
         while self.told < messages {
             self.next().await;
@@ -247,7 +247,7 @@ impl Attacker {
     }
 }
 
-/// The OSD as the map names it.
+/// The address of the OSD in the osdmap.
 pub(crate) async fn osd_addr(admin: &Rados, server: &impl Doors) -> EntityAddr {
     let dump = command(admin, serde_json::json!({"prefix": "osd dump", "format": "json"})).await;
     let dump: serde_json::Value = serde_json::from_slice(&dump).expect("JSON");

@@ -1,4 +1,4 @@
-//! Compressed messages that become very much longer than what travelled.
+//! Compressed messages that are very much longer after decompression.
 
 use std::sync::Arc;
 
@@ -13,11 +13,11 @@ use crate::attacker::{Attacker, builder, osd_addr, soon, user};
 use crate::counting::Peak;
 use crate::wire::{Wire, request};
 
-/// What each becomes, and how many come with one write of the socket.
+/// The decompressed length of each message, and the number of messages in one write to the socket.
 const LEN: usize = 64 << 20;
 const COUNT: usize = 40;
-/// The server may have one of them on its way for each connection, its decoder's copy, and what waits for its
-/// turn.
+/// The server may hold one message in transfer for each connection, its decoder's copy, and the messages
+/// that wait for execution.
 const MEMORY_MAX: usize = 1 << 30;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -39,12 +39,12 @@ async fn what_is_compressed_takes_no_memory_that_is_not_charged() {
     let osd = osd_addr(&admin, &server).await;
     let zeros = Bytes::from(vec![0; LEN]);
     let honest = admin.ioctx("p").await.expect("the pool");
-    // Snappy and LZ4 shorten less: what they become has come as 3 MiB and 256 KiB.
+    // Snappy is left out: it compresses the message to 3 MiB only. LZ4 compresses it to 256 KiB.
     for method in [Method::Zstd, Method::Zlib, Method::Lz4] {
         let connector = Arc::clone(&auth).connector(EntityType::OSD);
         let wanted = Compression { methods: vec![method], frame_len_min: 1, secure: false };
         let mut wire = Wire::open(osd, connector, wanted).await.expect("a session");
-        // Beyond what an object may be: it is refused when it has come.
+        // Beyond the maximum size of an object: refused once received.
         let write = OsdOp::write(u64::MAX / 2, zeros.clone());
         let bomb = wire.sealed(&request(pool, admin.map_epoch(), write, OsdFlags::WRITE), 1);
         assert!(bomb.len() < LEN / 200, "{method:?}: {} bytes", bomb.len());

@@ -1,4 +1,4 @@
-//! Clients that say they were elsewhere, or others.
+//! Clients that claim another address or identity.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use loligo_server::{Handle, Server};
@@ -21,7 +21,7 @@ async fn start() -> (Handle, loligo_rados::Rados, PoolId) {
     (server, admin, pool)
 }
 
-/// As a stock OSD, which looks at the socket's address (`get_peer_socket_addr`).
+/// As in a stock OSD, which checks the socket's address (`get_peer_socket_addr`).
 #[tokio::test(flavor = "multi_thread")]
 async fn the_network_of_a_capability_is_that_of_the_socket() {
     let (server, admin, pool) = start().await;
@@ -31,8 +31,8 @@ async fn the_network_of_a_capability_is_that_of_the_socket() {
         let addr = (claimed.parse().expect("an address"), nonce);
         let mut attacker = Attacker::connect(&server, &admin, &elsewhere, addr, None).await;
         assert_eq!(attacker.write(pool).await, EPERM, "as {claimed}");
-        // A client behind a translator, which says what it knows of itself, has what its socket's address
-        // has.
+        // A client behind NAT, which claims its own view of its address, has the rights of its socket's
+        // address.
         let mut honest = Attacker::connect(&server, &admin, &here, addr, None).await;
         assert_eq!(honest.write(pool).await, 0, "as {claimed}");
     }
@@ -45,19 +45,19 @@ async fn a_blocklist_is_not_evaded_by_a_claim() {
     let block = |op: &'static str, addr: &'static str| {
         command(&admin, json!({"prefix": "osd blocklist", "blocklistop": op, "addr": addr}))
     };
-    // One client: its nonce is blocked at its host, whichever it says that is.
+    // One client: its nonce is blocked at its host, whatever address it claims.
     block("add", "127.0.0.1:0/77").await;
     for (claimed, nonce, result) in [
         ("127.0.0.1:0", 77, ESHUTDOWN),
         ("10.9.9.9:0", 77, ESHUTDOWN),
-        // A new instance of a client is another one, as in a stock cluster.
+        // A new instance of a client is a different client, as in a stock cluster.
         ("127.0.0.1:0", 78, 0),
     ] {
         let addr = (claimed.parse().expect("an address"), nonce);
         let mut client = Attacker::connect(&server, &admin, &auth, addr, None).await;
         assert_eq!(client.write(pool).await, result, "{claimed}/{nonce}");
     }
-    // A whole host: no nonce and no address helps.
+    // A whole host: no other nonce or address evades the block.
     let mut admins =
         Attacker::connect(&server, &admin, &auth, ("127.0.0.1:0".parse().expect("an address"), 80), None)
             .await;
@@ -71,7 +71,7 @@ async fn a_blocklist_is_not_evaded_by_a_claim() {
     assert_eq!(admins.write(pool).await, ESHUTDOWN, "also the sessions that there are");
 }
 
-/// `lock.lock`: exclusive, of this cookie, for ever.
+/// `lock.lock`: exclusive, with a fixed cookie, without expiry.
 fn lock() -> OsdOp {
     let mut input = BytesMut::new();
     put_text(&mut input, "L");
@@ -84,7 +84,7 @@ fn lock() -> OsdOp {
     call("lock", input)
 }
 
-/// `lock.unlock` of the same.
+/// `lock.unlock` of the same lock.
 fn unlock() -> OsdOp {
     let mut input = BytesMut::new();
     put_text(&mut input, "L");
@@ -119,6 +119,6 @@ async fn locks_belong_to_the_global_id_of_the_ticket() {
         assert_eq!(thief.run(pool, "l", [lock()], OsdFlags::WRITE).await, EBUSY, "{claimed:?}");
         assert_eq!(thief.run(pool, "l", [unlock()], OsdFlags::WRITE).await, ENOENT, "{claimed:?}");
     }
-    // Its session has not ended by the claims to its address.
+    // The claims to the owner's address did not end its session.
     assert_eq!(owner.run(pool, "l", [unlock()], OsdFlags::WRITE).await, 0);
 }

@@ -1,4 +1,4 @@
-//! Clients that have the server read for them what they may not read.
+//! Clients that make the server read data for them that they may not read.
 
 use bytes::Bytes;
 use loligo_server::Server;
@@ -9,7 +9,7 @@ use crate::attacker::{Attacker, builder, user};
 
 const EPERM: i32 = -1;
 
-/// Stock OSDs look at the copy's pool only.
+/// Stock OSDs check only the pool of the copy.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_is_allowed_to_whoever_may_read_its_source() {
     let server = Server::memory().pool("p").pool("q").pg_num(1).start().expect("the server starts");
@@ -34,10 +34,11 @@ async fn a_copy_is_allowed_to_whoever_may_read_its_source() {
         (in_q(""), "mine", EPERM),
         (in_q("a"), "x", 0),
         (in_q("b"), "x", EPERM),
-        // A key stands for the name, as in all other operations; there is no such object.
+        // A locator key replaces the name in the check, as in all other operations; the object does not
+        // exist.
         (by_key("mine"), "theirs", -2),
         (by_key("theirs"), "mine", EPERM),
-        // Whoever may not read there does not learn whether it is there.
+        // A client without read permission does not learn whether the object exists.
         (in_q("b"), "nothing", EPERM),
     ] {
         for code in [OpCode::COPY_FROM, OpCode::COPY_FROM2] {

@@ -1,4 +1,4 @@
-//! Sockets that say nothing.
+//! Idle sockets.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,7 +10,7 @@ use tokio::net::TcpStream;
 
 use crate::attacker::{builder, soon};
 
-/// Idle sockets, as far as the process may have so many: it holds the other ends of some, too.
+/// The number of idle sockets, if the process may have that many: it also holds the other ends of some.
 const IDLE: usize = 10_000;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -31,10 +31,11 @@ async fn idle_sockets_keep_nobody_out() {
     let pool = honest.ioctx("p").await.expect("the pool");
     soon("a write", pool.write_full("o", "x".into())).await.expect("written");
     assert_eq!((mon.connections(), osd.connections()), (1, 1), "it was served at once");
-    // Of the crowd, only as many are left as the table has room for.
+    // Only as many of the idle sockets are left as the table has room for.
     let is_open = |socket: &&TcpStream| {
         let read = socket.try_read(&mut [0; 64]);
-        // The server's banner may lie there; what follows it says whether the server has hung up.
+        // The server's banner may be there; the next read shows whether the server has closed the
+        // connection.
         let read = if matches!(read, Ok(1..)) { socket.try_read(&mut [0; 64]) } else { read };
         matches!(read, Err(e) if e.kind() == std::io::ErrorKind::WouldBlock)
     };

@@ -1,4 +1,4 @@
-//! Clients that ask for much and read late, or never.
+//! Clients that send many requests and read the replies late, or never.
 
 use bytes::Bytes;
 use loligo_msgr::{Policy, Throttle};
@@ -8,7 +8,7 @@ use loligo_wire::message::osd::{OsdFlags, OsdOp};
 
 use crate::attacker::{Attacker, builder, soon, user};
 
-/// More than the server keeps for all clients.
+/// Replies to this many requests exceed the memory that the server has for all clients.
 const REQUESTS: u64 = 300;
 const LEN: usize = 2 << 20;
 
@@ -29,7 +29,7 @@ async fn who_reads_late_gets_every_answer_and_keeps_nobody_waiting() {
     for _ in 0..REQUESTS {
         late.send(pool, "o", [OsdOp::read(0, 0)], OsdFlags::READ);
     }
-    // Of the same object, and behind as much of it as the server keeps for one connection.
+    // Reads of the same object, while the server holds as many replies as it keeps for one connection.
     for _ in 0..REQUESTS {
         let read = soon("another client's read", io.read("o", 0, 1)).await.expect("read");
         assert_eq!(read.len(), 1);

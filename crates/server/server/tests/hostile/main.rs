@@ -1,5 +1,6 @@
-//! Goal: clients that mean harm neither keep others out nor get what is not theirs, and nothing grows beyond
-//! its bound. Method: each attack beside an honest client; counted are bytes, sockets and operations.
+//! Goal: malicious clients neither block other clients nor get access to data of others, and nothing
+//! grows beyond its bound. Method: each attack runs beside an honest client; bytes, sockets and
+//! operations are counted.
 
 #[allow(dead_code, reason = "other tests use the rest")]
 mod attacker;

@@ -1,4 +1,4 @@
-//! A session of which the attacker has the wire in its hands.
+//! A session whose frames the attacker builds itself.
 
 use std::io;
 
@@ -23,7 +23,7 @@ impl Wire {
     /// Authenticates at a daemon.
     ///
     /// # Errors
-    /// The daemon hangs up.
+    /// If the daemon closes the connection.
     pub(crate) async fn open(
         addr: EntityAddr,
         auth: Box<dyn ClientAuth>,
@@ -55,17 +55,17 @@ impl Wire {
         Ok(Self { stream, end })
     }
 
-    /// A request as it travels.
+    /// Encodes a request as a frame.
     pub(crate) fn sealed(&mut self, op: &MOSDOp, tid: u64) -> Bytes {
         let mut out = OutBuf::new();
         self.end.sealer.message(&Msg::new(op).with_tid(Tid(tid)), &mut out).expect("it can be sealed");
         out.take()
     }
 
-    /// Waits for the answer to the request of that number.
+    /// Waits for the reply to the request with this number.
     ///
     /// # Errors
-    /// The daemon hangs up.
+    /// If the daemon closes the connection.
     pub(crate) async fn answer(&mut self, tid: u64) -> io::Result<i32> {
         loop {
             while let Some(frame) = self.end.opener.next().expect("it speaks the protocol") {

@@ -1,4 +1,4 @@
-//! Requests of a few bytes that are much work, or cause many messages.
+//! Small requests that cause much work, or many messages.
 
 use std::array;
 
@@ -26,7 +26,7 @@ fn failok(op: OsdOp) -> OsdOp {
     op.with_flags(OpFlags::FAILOK)
 }
 
-/// As much as one request may do, and then as much again, which may fail: it did all of it, and cost nothing.
+/// Operations flagged FAILOK count against the work limit of a request, as all others do.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_may_fail_costs_as_much_as_what_may_not() {
     let (_server, mut attacker, pool) = start().await;
@@ -90,13 +90,13 @@ async fn one_request_causes_so_many_messages_and_no_more() {
     assert_eq!(attacker.told, 0, "nobody is told of what was refused");
     assert_eq!(attacker.run(pool, "o", [notify(), notify()], OsdFlags::READ).await, 0);
     attacker.until_told(2 * WATCHERS).await;
-    // Each watch ends once, however often its object is removed and made again.
+    // Each watch ends once, even if its object is removed and created repeatedly.
     let ops: [OsdOp; 64] = array::from_fn(|i| match i % 2 {
         0 => OsdOp::new(OpCode::DELETE),
         _ => OsdOp::create(false),
     });
     assert_eq!(attacker.run(pool, "o", ops, OsdFlags::WRITE).await, 0);
-    // And the two notifications end with the watches.
+    // The two notifications end with the watches.
     attacker.until_told(3 * WATCHERS + 2).await;
     for _ in 0..10 {
         assert_eq!(attacker.write(pool).await, 0);

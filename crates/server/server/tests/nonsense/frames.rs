@@ -1,5 +1,5 @@
-//! A good session's bytes, damaged. The server lets everybody in here, so that they are good for any new
-//! connection.
+//! The bytes of a valid session, damaged. The server here has no authentication, so the bytes are valid
+//! on any new connection.
 
 use std::net::SocketAddr;
 use std::ops::Range;
@@ -16,10 +16,10 @@ use tokio::net::{TcpListener, TcpStream};
 
 use crate::victim::{Victim, offer, resident_bytes, soon};
 
-/// What a client has sent on one connection.
+/// The bytes that a client has sent on one connection.
 type Recording = Arc<Mutex<Vec<u8>>>;
 
-/// A proxy that keeps what the first client that comes sends.
+/// Starts a proxy that records the bytes sent by its first client.
 async fn record(to: SocketAddr) -> (SocketAddr, Recording) {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let (addr, recording) = (listener.local_addr().expect("an address"), Recording::default());
@@ -45,7 +45,7 @@ async fn copy(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, keep: Option<Reco
     }
 }
 
-/// A session in the pool `junk`, recorded at both ports.
+/// Runs a session in the pool `junk`. Returns the bytes recorded at both ports.
 async fn session(victim: &Victim) -> [Vec<u8>; 2] {
     let [mon, osd] = victim.ports();
     let ((to_mon, mon), (to_osd, osd)) = (record(mon).await, record(osd).await);
@@ -62,7 +62,7 @@ async fn session(victim: &Victim) -> [Vec<u8>; 2] {
     [mon, osd].map(|recording| recording.lock().expect("not poisoned").clone())
 }
 
-/// Where the frames begin.
+/// The offsets of the frames.
 fn frames(session: &[u8]) -> Vec<usize> {
     let mut starts = Vec::new();
     let mut at = 10 + usize::from(u16::from_le_bytes([session[8], session[9]]));
@@ -77,7 +77,8 @@ fn frames(session: &[u8]) -> Vec<usize> {
     starts
 }
 
-/// Bytes of a frame's start, the last four of them their checksum; and of the end of one of several segments.
+/// The length of a frame's preamble, whose last four bytes are its checksum; and of the epilogue of a
+/// frame of several segments.
 const PREAMBLE: usize = 32;
 const EPILOGUE: usize = 13;
 
@@ -90,7 +91,7 @@ fn u32_at(bytes: &[u8], at: Range<usize>) -> u32 {
     u32::from_le_bytes(bytes[at].try_into().expect("four bytes"))
 }
 
-/// Makes a frame's start look undamaged.
+/// Recomputes the checksum of a frame's preamble.
 fn reseal(session: &mut [u8], frame: usize) {
     let crc = crc32c(0, &session[frame..frame + PREAMBLE - 4]);
     session[frame + PREAMBLE - 4..frame + PREAMBLE].copy_from_slice(&crc.to_le_bytes());
@@ -127,7 +128,7 @@ async fn absurd_lengths_in_good_frames_are_refused() {
     victim.ends_well().await;
 }
 
-/// Damages a session in one of the ways that damage comes in.
+/// Damages a session in one randomly chosen way.
 fn damaged(good: &[u8], random: &mut Random) -> Vec<u8> {
     let mut below = |n: usize| random.next() as usize % n;
     let mut bad = good.to_vec();
@@ -164,7 +165,7 @@ async fn damaged_sessions_harm_nobody_but_themselves() {
     let rados = victim.builder().connect().await.expect("connects");
     let pool = rados.ioctx("junk").await.expect("the pool");
     let [mon, osd] = victim.ports();
-    // An undamaged one is taken for a session of its own: what follows reaches more than the front door.
+    // An undamaged recording is accepted as a session, so damaged ones get past the handshake.
     pool.remove("o").await.expect("removed");
     offer(osd, &sessions[1], true).await;
     assert_eq!(soon("a read", pool.read("o", 4999, 0)).await.expect("made again"), "\x07end");

@@ -1,7 +1,8 @@
-//! Goal: whatever bytes come to the server's two ports, the connection that they come on is closed, the log
-//! says who it was and why, no other connection notices, and memory does not grow. Method: noise, recorded
-//! sessions that are damaged in all ways, frames with absurd lengths, and, after a proper handshake, damaged
-//! messages; meanwhile another client reads and writes through a proxy that counts its connections.
+//! Goal: if the server receives invalid bytes at either port, it closes that connection and logs the
+//! peer and the reason; other connections are not affected, and memory does not grow. Method: noise,
+//! recorded sessions damaged in many ways, frames with absurd lengths, and, after a proper handshake,
+//! damaged messages. Meanwhile another client reads and writes through a proxy that counts its
+//! connections.
 
 mod frames;
 mod messages;

@@ -1,4 +1,4 @@
-//! Damaged messages from a client that has proved who it is.
+//! Damaged messages from an authenticated client.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,12 +21,12 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::victim::{Victim, resident_bytes, soon};
 
-/// A client that may look at everything, and write to the pool `junk` only.
+/// A client that may read everything, but write to the pool `junk` only.
 const NAME: &str = "vandal";
-/// Numbers of the requests that are good, above all that damage makes of others.
+/// Valid requests are numbered from here: damage to other requests does not produce such numbers.
 const PROBES: u64 = 1 << 40;
 
-/// What the client hears.
+/// Events at the client.
 enum Heard {
     Answer(Tid),
     /// The connection of this number was closed.
@@ -65,10 +65,10 @@ struct Vandal {
     kind: EntityType,
     addr: EntityAddr,
     conn: Arc<Connection>,
-    /// A good request, which is always answered.
+    /// A valid request, which is always answered.
     probe: Msg,
     probes: u64,
-    /// How often the server has hung up.
+    /// How often the server has closed the connection.
     closed: u64,
 }
 
@@ -83,7 +83,8 @@ impl Vandal {
         Self { messenger, auth, heard, kind, addr, conn, probe, probes: PROBES, closed: 0 }
     }
 
-    /// Sends a message and a good one. Returns when the good one is answered, or the server has hung up.
+    /// Sends a message and a valid one. Returns when the valid one is answered, or the server has closed
+    /// the connection.
     async fn tell(&mut self, msg: Msg) {
         self.probes += 1;
         let (probe, id) = (Tid(self.probes), self.conn.id());
@@ -100,7 +101,7 @@ impl Vandal {
         self.conn = self.messenger.connect(self.kind, self.addr, Policy::lossy_client(), self.auth.clone());
     }
 
-    /// Sends messages, each damaged in all ways.
+    /// Sends messages, each damaged in many ways.
     async fn vandalise(&mut self, good: &[Msg], seed: u64) {
         let mut random = Random(seed);
         for msg in good {
@@ -111,7 +112,7 @@ impl Vandal {
     }
 }
 
-/// A message in all the ways in which it can be damaged without harm to its frame.
+/// The variants of a message that are damaged, but leave its frame valid.
 fn damaged(good: &Msg, random: &mut Random) -> Vec<Msg> {
     let mut below = |n: usize| random.next() as usize % n.max(1);
     let front = &good.front;
@@ -125,7 +126,7 @@ fn damaged(good: &Msg, random: &mut Random) -> Vec<Msg> {
         }
         all.push(with_front(flipped.freeze()));
     }
-    // Whatever length or count lies here claims as much as it can.
+    // If these bytes are a length or a count, it becomes very large.
     for at in 0..front.len().saturating_sub(3) {
         let mut claims = BytesMut::from(&front[..]);
         claims[at..at + 4].fill(if at % 3 == 0 { 0x7f } else { 0xff });
@@ -203,7 +204,7 @@ fn for_the_osd(junk: PoolId, epoch: Epoch) -> Vec<Msg> {
     ]
 }
 
-/// Makes the client that may do little, and gives it its key.
+/// Creates the client's user with few capabilities, and fetches its key.
 async fn credentials(victim: &Victim, admin: &Rados) -> Arc<Credentials> {
     let command = format!(
         r#"{{"prefix": "auth get-or-create", "entity": "client.{NAME}",
@@ -218,7 +219,7 @@ async fn credentials(victim: &Victim, admin: &Rados) -> Arc<Credentials> {
     Arc::new(Credentials(AuthClient::new(conf.client_config().expect("a key"))))
 }
 
-/// The OSD as the map names it.
+/// The address of the OSD in the osdmap.
 async fn osd_addr(admin: &Rados, victim: &Victim) -> EntityAddr {
     let (dump, _) =
         admin.mon_command(r#"{"prefix": "osd dump", "format": "json"}"#, Bytes::new()).await.expect("a dump");

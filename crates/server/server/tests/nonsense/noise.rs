@@ -1,11 +1,11 @@
-//! Bytes that are no Ceph at all, or only begin as if.
+//! Bytes that are not Ceph's protocol, or only begin like it.
 
 use loligo_msgr::testing::Random;
 use loligo_server::Auth;
 
 use crate::victim::{Victim, offer};
 
-/// Msgr2's banner: 16 bytes of features follow.
+/// Msgr2's banner, with its payload of 16 bytes of features.
 const BANNER: &[u8] = b"ceph v2\n\x10\x00\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -17,7 +17,7 @@ async fn noise_is_hung_up_on_and_logged_with_peer_and_reason() {
         let cases: [(Vec<u8>, &str); 5] = [
             (noise(4096), "it does not speak msgr2"),
             (b"GET / HTTP/1.1\r\nHost: ceph\r\n\r\n".to_vec(), "it does not speak msgr2"),
-            // Kernels' and old clients' first words.
+            // The first bytes of kernel clients and old clients.
             ([&b"ceph v027"[..], &[0; 272]].concat(), "it does not speak msgr2"),
             ([&b"ceph v2\n\xff\xff"[..], &noise(65_535)].concat(), "a banner with a payload of 65535 bytes"),
             ([BANNER, &noise(64)].concat(), "misbehaving peer: "),

@@ -1,4 +1,4 @@
-//! A server to be sent nonsense, its log, and a client of it that must not notice.
+//! A server that receives the nonsense, its log, and a client of it that must not be affected.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -14,18 +14,19 @@ use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-/// The server hangs up within milliseconds, or not before its time limit for handshakes, which is longer.
+/// The server either closes the connection within milliseconds, or only at its time limit for
+/// handshakes, which is longer than this.
 const HANG_UP_MAX: Duration = Duration::from_secs(5);
 
-/// Nothing takes this long, unless it never comes.
+/// The timeout of all waits.
 const LONG: Duration = Duration::from_secs(40);
 
-/// Waits for what must come.
+/// Waits for `work`, with a timeout.
 pub(crate) async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, work).await.unwrap_or_else(|_| panic!("{what}: nothing after {LONG:?}"))
 }
 
-/// What the server has logged.
+/// The lines that the server has logged.
 type Lines = Arc<Mutex<Vec<(Level, String)>>>;
 
 pub(crate) struct Victim {
@@ -35,7 +36,8 @@ pub(crate) struct Victim {
 }
 
 impl Victim {
-    /// A server with the pools `data`, for who must not notice, and `junk`, each of one placement group.
+    /// Starts a server with the pools `data`, for the client that must not be affected, and `junk`, each
+    /// of one placement group.
     pub(crate) async fn start(auth: Auth) -> Self {
         let lines = Lines::default();
         let log = Arc::clone(&lines);
@@ -58,18 +60,18 @@ impl Victim {
         [self.server.mon_addr(), self.server.osd_addr()]
     }
 
-    /// What its client needs.
+    /// A builder of clients of the server.
     pub(crate) fn builder(&self) -> Builder {
         Builder::new().conf_file(self.server.conf().to_str().expect("a path in UTF-8"))
     }
 
-    /// The errors that were logged.
+    /// The errors logged so far.
     pub(crate) fn errors(&self) -> Vec<String> {
         let lines = self.lines.lock().expect("not poisoned");
         lines.iter().filter(|(level, _)| *level == Level::Error).map(|(_, line)| line.clone()).collect()
     }
 
-    /// Waits for a line that says all of this.
+    /// Waits for a log line that contains all of `parts`.
     pub(crate) async fn logged(&self, parts: &[&str]) {
         let said = |line: &String| parts.iter().all(|part| line.contains(part));
         let wait = async {
@@ -82,7 +84,7 @@ impl Victim {
         }
     }
 
-    /// The client that must not notice has not noticed anything; and the log has stayed short.
+    /// Checks that the bystander was not affected, and that the log is short.
     pub(crate) async fn ends_well(self) {
         let errors = self.errors();
         self.bystander.stop().await;
@@ -141,8 +143,8 @@ async fn write_and_read(pool: &IoCtx, count: u64) {
     assert!(got == content, "write {count}");
 }
 
-/// Sends bytes to a port, and nothing after them. With `then_end` it says that this was all. Returns our
-/// address and what came back until the server hung up, which it must.
+/// Sends bytes to a port. With `then_end` closes the sending side after them. Returns our address and
+/// the bytes received until the server closes the connection, which it must.
 pub(crate) async fn offer(to: SocketAddr, bytes: &[u8], then_end: bool) -> (SocketAddr, Vec<u8>) {
     let mut stream = TcpStream::connect(to).await.expect("it listens");
     let ours = stream.local_addr().expect("an address");
@@ -150,7 +152,7 @@ pub(crate) async fn offer(to: SocketAddr, bytes: &[u8], then_end: bool) -> (Sock
     let talk = async {
         let (mut from, mut to) = stream.split();
         let say = async {
-            // It may have hung up before the end.
+            // The server may close the connection before all bytes are sent.
             let _ = to.write_all(bytes).await;
             if then_end {
                 let _ = to.shutdown().await;
@@ -162,12 +164,12 @@ pub(crate) async fn offer(to: SocketAddr, bytes: &[u8], then_end: bool) -> (Sock
         Ok(end) => end,
         Err(_) => panic!("{to} does not hang up on {} bytes", bytes.len()),
     };
-    // An orderly end, or a reset because bytes were left unread.
+    // An orderly end, or a reset because the server left bytes unread.
     drop(end);
     (ours, answer)
 }
 
-/// Bytes of memory that the process has in use.
+/// The resident memory of the process, in bytes.
 pub(crate) fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("Linux");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("it is there");

@@ -36,7 +36,7 @@ pub(crate) fn on_ours(script: &str) {
     let _ = std::fs::remove_dir_all(dir);
 }
 
-/// The same, and on the stock cluster if there is one.
+/// Runs a script on our servers, and on the stock cluster if there is one.
 #[allow(dead_code, reason = "each test file takes what it needs")]
 pub(crate) fn on_all(script: &str) {
     on_ours(script);

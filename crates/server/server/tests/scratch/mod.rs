@@ -1,4 +1,4 @@
-//! A place for a test's files.
+//! Directories for tests' files.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
@@ -7,7 +7,7 @@ use std::{env, fs};
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// `name` is no other test's.
+    /// `name` must be unique among tests.
     pub(crate) fn new(name: &str) -> Self {
         let path = env::temp_dir().join(format!("loligo-{name}-{}", std::process::id()));
         fs::create_dir_all(&path).expect("a directory");
@@ -19,7 +19,7 @@ impl Scratch {
         &self.0
     }
 
-    /// The path of a file in it.
+    /// The path of a file in the directory.
     #[allow(dead_code, reason = "each test file takes what it needs")]
     pub(crate) fn file(&self, name: &str) -> String {
         self.0.join(name).to_str().expect("a path in UTF-8").to_owned()

@@ -1,7 +1,7 @@
-//! Goal: what stock clients can ask of this server is answered as a stock cluster answers it. Method: scripts
-//! of this folder run through stock python3-rados and python3-rbd against an embedded server and against the
-//! cluster that `LOLIGO_STOCK_CONF` names; each prints a line for every step, and the lines must be equal.
-//! Tools that keep data (fio, qemu-img, qemu-io) verify what they read back themselves.
+//! Goal: the server answers requests of stock clients as a stock cluster does. Method: the scripts of
+//! this folder run through stock python3-rados and python3-rbd against an embedded server and against
+//! the cluster that `LOLIGO_STOCK_CONF` names. Each prints a line for every step, and the lines must be
+//! equal. Tools that keep data (fio, qemu-img, qemu-io) verify the data they read back themselves.
 
 #[path = "../scratch/mod.rs"]
 mod scratch;
@@ -16,14 +16,14 @@ use loligo_server::{Handle, Server};
 
 use scratch::Scratch;
 
-/// A program's output; it must succeed.
+/// Returns the output of a program that must succeed.
 fn ok(conf: &Path, program: &str, args: &[&str]) -> String {
     let (code, stdout, stderr) = run(conf, program, args);
     assert_eq!(code, Some(0), "{program} {args:?}: {stdout}{stderr}");
     stdout
 }
 
-/// A program's exit code, its output and its complaints. None runs for more than five minutes.
+/// Runs a program for at most five minutes. Returns its exit code, its output and its error output.
 fn run(conf: &Path, program: &str, args: &[&str]) -> (Option<i32>, String, String) {
     let mut command = Command::new("timeout");
     command.args(["300", program]).args(args).env("CEPH_CONF", conf);

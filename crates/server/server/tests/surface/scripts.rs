@@ -1,4 +1,4 @@
-//! Scripts whose every line must be the same on both sides.
+//! Scripts whose lines must be the same on both sides.
 
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
@@ -6,16 +6,16 @@ use std::thread;
 
 use crate::{run, server, stock};
 
-/// Held to run a script that changes what others may look at.
+/// Held exclusively by a script that changes state visible to other scripts.
 static CLUSTER: RwLock<()> = RwLock::new(());
 
-/// Runs a script on both sides at once and compares, line by line.
+/// Runs a script on both sides at once and compares the output line by line.
 fn compare(script: &str) {
     let _others = CLUSTER.read().unwrap_or_else(PoisonError::into_inner);
     compare_now(script);
 }
 
-/// The same, while no other script runs.
+/// Like `compare`, while no other script runs.
 fn compare_alone(script: &str) {
     let _alone = CLUSTER.write().unwrap_or_else(PoisonError::into_inner);
     compare_now(script);

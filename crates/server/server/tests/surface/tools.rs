@@ -1,4 +1,4 @@
-//! fio and qemu: data that is written through stock libraries and read back.
+//! fio and qemu: data is written through stock libraries and read back.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,8 @@ use loligo_wire::{Decode as _, Encode as _};
 
 use crate::{Scratch, ok, run, server, stock};
 
-/// Writes everywhere in random order and size, then reads all of it back and checks each block's sum.
+/// Writes the whole range in random order and size, then reads all of it back and verifies each block's
+/// checksum.
 fn verify(conf: &Path, engine: &[&str]) {
     let job = [
         "--name=verified",
@@ -19,13 +20,13 @@ fn verify(conf: &Path, engine: &[&str]) {
         "--verify=crc32c",
         "--verify_fatal=1",
         "--do_verify=1",
-        // Or it leaves a file where it runs.
+        // Otherwise fio leaves a file in the working directory.
         "--verify_state_save=0",
         "--randseed=7",
         "--size=24M",
     ];
     let shown = ok(conf, "fio", &[engine, &job].concat());
-    // Both halves ran: what was written was read again.
+    // Both phases ran: written data was read again.
     assert!(shown.contains("WRITE: bw=") && shown.contains("READ: bw="), "{shown}");
 }
 
@@ -33,7 +34,7 @@ fn verify(conf: &Path, engine: &[&str]) {
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn fio_verifies_what_its_rados_engine_wrote() {
     let server = server();
-    // This engine does not look at the environment.
+    // This engine ignores the environment.
     let conf = format!("--conf={}", server.conf().display());
     verify(server.conf(), &["--ioengine=rados", &conf, "--pool=data", "--nrfiles=8", "--filesize=3M"]);
 }
@@ -118,7 +119,7 @@ fn ceph_tells_the_osd_what_the_admin_socket_is_told() {
     assert!(pg.contains("active+clean"), "{pg}");
 }
 
-/// What stock programs ask a manager's module for, which is not there.
+/// Requests of stock programs for manager modules, which this server does not have.
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn commands_of_managers_modules_end_at_once() {
@@ -143,7 +144,7 @@ fn commands_of_managers_modules_end_at_once() {
     assert!(ok(conf, "ceph", &["-s"]).contains("mgr: a(active, since"));
 }
 
-/// A stock manager's map is read and written again byte for byte, and ours has its form.
+/// A stock manager's map is decoded and encoded again byte for byte, and ours has the same form.
 #[test]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 fn the_map_of_placement_groups_has_the_form_of_a_stock_manager() {

@@ -10,15 +10,15 @@ use std::{env, fs};
 
 use loligo_rados::{Builder, IoCtx, Rados};
 
-/// Nothing that a test waits for takes this long, unless it never comes.
+/// The timeout of all waits.
 pub(crate) const LONG: Duration = Duration::from_secs(40);
 
-/// What python scripts begin with: a connected cluster `c` and an open pool `io`; the configuration is their
-/// first argument.
+/// The beginning of Python scripts: a connected cluster `c` and an open pool `io`. The configuration is
+/// their first argument.
 pub(crate) const PYTHON_HEAD: &str = "import rados, sys\n\
     c = rados.Rados(conffile=sys.argv[1]); c.connect(); io = c.open_ioctx('data')\n";
 
-/// The client of a configuration, with its environment left aside.
+/// A builder of clients with a configuration, without the environment.
 pub(crate) fn builder(conf: &Path) -> Builder {
     Builder::new().conf_file(conf.to_str().expect("a path in UTF-8"))
 }
@@ -29,7 +29,7 @@ pub(crate) async fn connect(conf: &Path) -> (Rados, IoCtx) {
     (rados, pool)
 }
 
-/// Waits for what must come.
+/// Waits for `work`, with a timeout.
 pub(crate) async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
     tokio::time::timeout(LONG, work).await.unwrap_or_else(|_| panic!("{what}: nothing after {LONG:?}"))
 }
@@ -38,7 +38,7 @@ pub(crate) async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
 pub(crate) struct Running(pub(crate) Child);
 
 impl Running {
-    /// Starts a program; its standard output is read line by line.
+    /// Starts a program with its standard output piped.
     pub(crate) fn start<S: AsRef<OsStr>>(program: impl AsRef<OsStr>, args: &[S], conf: &Path) -> Self {
         let mut command = Command::new(&program);
         command.args(args).env("CEPH_CONF", conf).stdin(Stdio::null()).stdout(Stdio::piped());
@@ -51,18 +51,18 @@ impl Running {
         BufReader::new(stdout).lines().map_while(Result::ok)
     }
 
-    /// Kills it at once (SIGKILL), whatever it is at.
+    /// Kills the program at once (SIGKILL).
     pub(crate) fn kill(&mut self) {
         self.0.kill().expect("it runs");
         self.0.wait().expect("it ends");
     }
 
-    /// Waits until it has ended.
+    /// Waits until the program has ended.
     pub(crate) fn status(mut self) -> ExitStatus {
         self.0.wait().expect("it ends")
     }
 
-    /// Waits until it has ended well.
+    /// Waits until the program has ended successfully.
     pub(crate) fn succeed(self, what: &str) {
         let status = self.status();
         assert!(status.success(), "{what}: {status}");

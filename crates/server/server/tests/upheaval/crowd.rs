@@ -1,10 +1,10 @@
-//! A crowd of stock clients on the disk store, of which some are killed and started again all the time, as
-//! the server is.
+//! Many stock clients on the disk store. Some are killed and started again all the time, as is the
+//! server.
 //!
-//! Each client keeps a log, to which it appends a number and notes it in the omap, with one operation, and
-//! overwrites another object. What it was answered it tells this process, which outlives them all.
-//! `LOLIGO_CROWD_SECONDS` (12) says how long and `LOLIGO_CROWD_CLIENTS` (16) how many; `cargo xtask torture`
-//! runs it for long.
+//! Each client appends numbers to a log and notes them in its omap, with one operation, and overwrites
+//! another object. It reports acknowledged writes to this process, which outlives all clients.
+//! `LOLIGO_CROWD_SECONDS` (12) sets the duration and `LOLIGO_CROWD_CLIENTS` (16) the number of clients;
+//! `cargo xtask torture` runs the test for long.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
@@ -20,10 +20,11 @@ use loligo_rados::IoCtx;
 use crate::common::{LONG, Running, Scratch, connect, soon};
 use crate::restarts::serve;
 
-/// Clients of one process: each has its own sessions.
+/// The number of clients in one process; each has its own sessions.
 const PER_PROCESS: usize = 8;
 
-/// A process with some clients: the configuration, the first one's number, and what each was answered before.
+/// The program of a process with some clients. Its arguments are the configuration, the first client's
+/// number, and the rounds acknowledged before.
 const CLIENTS: &str = r"
 import os, rados, struct, sys, threading
 def pattern(i, r): return struct.pack('<QQ', r, i) * (1 + r * 7919 % 4096)
@@ -98,7 +99,7 @@ fn setting(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |text| text.parse().expect("a number"))
 }
 
-/// The log has all that was acknowledged, once and in order, and perhaps what was under way.
+/// Checks that the log has all acknowledged writes, once and in order, and perhaps those in flight.
 async fn check(pool: &IoCtx, i: usize, acked: u64) {
     let log = pool.read(format!("log.{i}"), 0, 0).await.expect("each has begun");
     let entries = log.chunks(8).map(|entry| u64::from_le_bytes(entry.try_into().expect("whole entries")));
@@ -107,17 +108,17 @@ async fn check(pool: &IoCtx, i: usize, acked: u64) {
     assert!(count == acked || count == acked + 1, "log {i} has {count}, and {acked} were acknowledged");
 }
 
-/// What this process knows.
+/// The state of a run.
 struct Crowd {
-    /// The last round of each client that was acknowledged.
+    /// The last acknowledged round of each client.
     acked: Arc<[AtomicU64]>,
     kills: u32,
     server_kills: u32,
-    /// The server's resident memory when it was killed no more, and in the end.
+    /// The server's resident memory after its last kill, and at the end.
     memory_kib: (u64, u64),
 }
 
-/// Clients are killed from beginning to end, the server in the first half.
+/// Kills clients from beginning to end, and the server in the first half.
 fn upheave(dir: &Path, clients: usize, lasting: Duration) -> (Running, Crowd) {
     let mut rng = Rng::with_seed(setting("LOLIGO_CROWD_SEED", 1));
     let acked: Arc<[AtomicU64]> = (0..clients).map(|_| AtomicU64::new(0)).collect();
@@ -152,15 +153,15 @@ fn upheave(dir: &Path, clients: usize, lasting: Duration) -> (Running, Crowd) {
     crowd.memory_kib.1 = resident_kib(&server);
     processes.into_iter().for_each(Process::end);
     assert!(crowd.server_kills > 0 && crowd.kills > 0, "there was an upheaval");
-    // Caches fill up in the beginning: a bound for short runs; over a long one it is a small part of what was
-    // written.
+    // Caches fill at the beginning: the constant allows for that in short runs; in long runs it is a
+    // small part of the data written.
     let (from, to) = crowd.memory_kib;
     assert!(to < from + from / 2 + (64 << 10), "memory has grown from {from} to {to} KiB");
     (server, crowd)
 }
 
 impl Crowd {
-    /// Waits until every client has got an answer.
+    /// Waits until every client has had another write acknowledged.
     fn progress(&self, processes: &mut [Process]) {
         let goal: Vec<u64> = self.acked.iter().map(|acked| acked.load(Ordering::Relaxed)).collect();
         let until = Instant::now() + LONG;
@@ -177,7 +178,7 @@ impl Crowd {
     }
 }
 
-/// Bytes that are in memory, in KiB.
+/// The resident memory of the server, in KiB.
 fn resident_kib(server: &Running) -> u64 {
     let status = fs::read_to_string(format!("/proc/{}/status", server.0.id())).expect("it runs");
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux says so");
@@ -188,7 +189,7 @@ fn resident_kib(server: &Running) -> u64 {
 struct Process {
     first: usize,
     running: Running,
-    /// Reads what they were answered, until the pipe is empty.
+    /// Reads the clients' reports until the pipe is closed.
     reader: thread::JoinHandle<()>,
 }
 
@@ -206,8 +207,8 @@ impl Process {
         Self { first, running, reader: thread::spawn(move || note(stdout, &acked)) }
     }
 
-    /// Kills it, and notes what it has still told. What it was answered is known then, but for one round of
-    /// each client.
+    /// Kills the process, and reads its remaining reports. After that the acknowledged writes are known,
+    /// except for one round of each client.
     fn end(mut self) {
         self.running.kill();
         self.reader.join().expect("no panic");

@@ -1,5 +1,5 @@
-//! A disk that is full serves what it has, has clients wait with what grows or refuses it, and recovers by
-//! itself when something is removed.
+//! A full disk serves its data, makes clients wait with writes that need space or refuses them, and
+//! recovers by itself when objects are removed.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ const CAPACITY: u64 = 48 << 20;
 const WRITERS: usize = 6;
 
 fn contents(writer: usize, number: usize) -> Bytes {
-    // Through the journal, and to their places at once.
+    // Some lengths go through the journal, others are written in place at once.
     let len = [5000, 300_000, 1 << 20][(writer + number) % 3];
     Bytes::from(vec![(writer * 31 + number) as u8; len])
 }
@@ -30,7 +30,7 @@ fn is_full(error: &Error) -> bool {
     error.errno() == Errno::ENOSPC
 }
 
-/// Is refused, and does not wait, while there is no room.
+/// Runs an operation that is refused, instead of waiting, if there is no space.
 async fn attempt(pool: &IoCtx, oid: impl Into<Vec<u8>>, op: WriteOp) -> Result<(), Error> {
     let options = WriteOptions { when_full: WhenFull::Try, ..WriteOptions::default() };
     match pool.execute(oid, op, options).await?.errno() {
@@ -43,7 +43,7 @@ fn put(data: Bytes) -> WriteOp {
     WriteOp::new().write_full(data)
 }
 
-/// Writes until there is no room, and says how many objects that were.
+/// Writes until there is no space. Returns the number of objects written.
 async fn fill(pool: IoCtx, writer: usize) -> usize {
     for number in 0.. {
         match soon("a write", attempt(&pool, name(writer, number), put(contents(writer, number)))).await {
@@ -55,7 +55,7 @@ async fn fill(pool: IoCtx, writer: usize) -> usize {
     unreachable!("the disk is small")
 }
 
-/// Writes one object again and again; how often that went well.
+/// Overwrites one object repeatedly. Returns the number of successful writes.
 async fn go_on(pool: IoCtx, writer: usize, end: Arc<AtomicBool>) -> usize {
     let mut done = 0;
     while !end.load(Ordering::Relaxed) {
@@ -101,7 +101,8 @@ async fn a_full_disk_recovers_by_itself_when_something_is_removed() {
     let written = join_all((0..WRITERS).map(|writer| fill(pool.clone(), writer))).await;
     assert!(written.iter().all(|count| *count > 0), "{written:?}");
 
-    // While others go on writing, what is there is read and removed, all but the first object of each.
+    // While other clients keep writing, existing objects are read and removed, all but the first of each
+    // writer.
     let end = Arc::new(AtomicBool::new(false));
     let busy: Vec<_> =
         (0..WRITERS).map(|writer| tokio::spawn(go_on(pool.clone(), writer, Arc::clone(&end)))).collect();
@@ -116,7 +117,7 @@ async fn a_full_disk_recovers_by_itself_when_something_is_removed() {
             soon("a removal", removal).await.expect("removing needs no room");
         }
     }
-    // Room comes back with a checkpoint, which whoever was refused has asked for.
+    // A checkpoint frees the space; refused writes have requested one.
     let again = async {
         loop {
             match attempt(&pool, "again", put(vec![9; 8 << 20].into())).await {
@@ -164,7 +165,7 @@ async fn health_says_that_a_disk_is_nearly_full() {
                 .unwrap_or_else(|e| panic!("part {part}: {e}"));
         }
     };
-    // Of 96: whole blocks, which go to their places at once.
+    // In 96ths of the capacity: whole blocks, which are written in place at once.
     grow(76).await;
     assert!(!health().await.contains("full"), "{}", health().await);
     grow(7).await;
@@ -178,7 +179,7 @@ async fn health_says_that_a_disk_is_nearly_full() {
     soon("a removal", attempt(&pool, "o", WriteOp::new().remove())).await.expect("removing needs no room");
     let recovers = async {
         while health().await.contains("full") {
-            // A checkpoint gives the room back.
+            // A checkpoint frees the space.
             tokio::task::yield_now().await;
         }
     };
@@ -192,7 +193,7 @@ async fn command(rados: &Rados, command: &str) -> String {
     format!("{}{status}", String::from_utf8_lossy(&text))
 }
 
-/// Waits until the flags of a pool in the osdmap say so much about its room, and the OSD's state.
+/// Waits until the fullness flags of a pool in the osdmap, and the OSD's state, are as wanted.
 async fn wait_for_flags(rados: &Rados, pool: &str, wanted: &str) {
     let pool = format!(" '{pool}' ");
     let says = async || {
@@ -242,7 +243,7 @@ async fn clients_wait_while_the_map_says_that_there_is_no_room() {
     server.shutdown().await;
 }
 
-/// What stock's client does while a cluster is full, and when it is no more.
+/// Records the behaviour of stock's client while a cluster is full, and after that.
 async fn without_room(conf: &Path, scratch: &Scratch) -> Vec<String> {
     let rados = crate::common::builder(conf).connect().await.expect("connects");
     rados.create_pool("room").await.expect("a pool");
@@ -258,14 +259,15 @@ async fn without_room(conf: &Path, scratch: &Scratch) -> Vec<String> {
         }
         answers
     };
-    // Each has 16 MiB of 8 GiB. One ratio alone would count as much as the one before.
+    // The object is 16 MiB of 8 GiB. All ratios are set: a single one below the previous ratio would be
+    // raised to it.
     let mut seen = vec![set(["0.0015"; 3]).await];
     wait_for_flags(&rados, "room", "full").await;
 
     let start = |words: &[&str]| Running::start("rados", &[&["-p", "room"], words].concat(), conf);
     let mut put = start(&["put", "small", &from]);
     let mut remove = start(&["rm", "large"]);
-    // As long as it takes such a program to read what there is.
+    // During the read the other programs have time to fail if they do not wait.
     seen.push(format!("read: {}", start(&["get", "large", "/dev/null"]).status()));
     for waiting in [&mut put, &mut remove] {
         seen.push(format!("{:?}", waiting.0.try_wait().expect("it was started")));
@@ -280,7 +282,8 @@ async fn without_room(conf: &Path, scratch: &Scratch) -> Vec<String> {
     seen
 }
 
-/// Goal: stock's client waits and goes on as it does with a stock cluster, whose answers these are.
+/// Goal: stock's client waits and continues as it does with a stock cluster, to whose results ours are
+/// compared.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 async fn a_stock_client_waits_for_room() {

@@ -1,5 +1,5 @@
-//! What a server on disk has acknowledged is there when it comes back, and requests for an object that has to
-//! be looked up first are done in order.
+//! Data that a server on disk has acknowledged exists after a restart, and requests for an object whose
+//! metadata must be loaded first are executed in order.
 
 use bytes::Bytes;
 use futures_util::future::join_all;

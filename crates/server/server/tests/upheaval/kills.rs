@@ -1,4 +1,4 @@
-//! Clients that are killed in the midst of writes.
+//! Clients that are killed during writes.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -13,13 +13,13 @@ use loligo_server::Server;
 
 use crate::common::{PYTHON_HEAD, Running, Scratch, connect, loligo, soon};
 
-/// Objects that a victim overwrites again and again, all at once.
+/// The number of objects that a victim overwrites repeatedly, all at once.
 const OBJECTS: usize = 8;
-/// Bytes of each write: many socket buffers, so that a kill meets writes that are half sent.
+/// The length of each write: many socket buffers, so that a kill interrupts writes that are half sent.
 const LEN: usize = 700_000;
-/// Rounds that were acknowledged before the kill.
+/// The number of rounds acknowledged before the kill.
 const ROUNDS_MIN: u8 = 6;
-/// Names the server's configuration to the process that will be killed.
+/// The variable that names the server's configuration to the victim process.
 const VICTIM: &str = "LOLIGO_TEST_VICTIM_CONF";
 
 /// The name of the test that is also the victim's program.
@@ -39,8 +39,8 @@ async fn what_a_killed_client_was_told_is_there_and_nothing_is_torn() {
     kill_and_check(server.conf(), victim).await;
 }
 
-/// The victim: fills each object with the number of the round, and prints each write that was acknowledged.
-/// Each object has a client of its own, so that their connections break at places of their own.
+/// The victim's program: fills each object with the number of the round, and prints each acknowledged
+/// write. Each object has a client of its own, so that the connections break at different points.
 async fn overwrite(conf: &Path) {
     let fill = async |i| {
         let (_rados, pool) = connect(conf).await;
@@ -75,8 +75,7 @@ async fn what_a_killed_stock_client_was_told_is_there_and_nothing_is_torn() {
     kill_and_check(server.conf(), victim).await;
 }
 
-/// Kills the victim when it has been at it for a while, and looks at what it left. Another client works
-/// meanwhile.
+/// Kills the victim after some rounds, and checks the objects. Another client works meanwhile.
 async fn kill_and_check(conf: &Path, mut victim: Running) {
     let (_rados, pool) = connect(conf).await;
     let other = Bystander::start(pool.clone());
@@ -88,7 +87,7 @@ async fn kill_and_check(conf: &Path, mut victim: Running) {
                 acked.insert(i, round);
             }
             if alive && acked.len() == OBJECTS && acked.values().all(|round| *round >= ROUNDS_MIN) {
-                // What it has printed is still in the pipe.
+                // Its last output is still in the pipe.
                 victim.kill();
                 alive = false;
             }
@@ -108,12 +107,12 @@ async fn kill_and_check(conf: &Path, mut victim: Running) {
 }
 
 fn ack(line: &str) -> Option<(usize, u8)> {
-    // The test harness may have begun the line.
+    // The test harness may have printed to the same line.
     let (i, round) = line.split_once("ack ")?.1.split_once(' ')?;
     Some((i.parse().ok()?, round.parse().ok()?))
 }
 
-/// A client that must not notice anything: appends, and reads what it has appended.
+/// A client that must not be affected: appends, and reads what it has appended.
 pub(crate) struct Bystander {
     stop: tokio::sync::watch::Sender<bool>,
     task: tokio::task::JoinHandle<u32>,

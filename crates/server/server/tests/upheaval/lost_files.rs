@@ -1,10 +1,10 @@
-//! Goal: whatever becomes of the files of a server's directory, it says which one is wrong and what to do, or
-//! it has all that was acknowledged. It never begins with less, and never anew. Method: each file of a
-//! directory that a server left, or had when it was killed, is emptied, cut, taken away or exchanged for that
-//! of another server; one at a time, and in pairs.
+//! Goal: if files of a server's directory are damaged, the server either reports which file is wrong and
+//! what to do, or has all acknowledged data. It never starts with less data, and never with a new state.
+//! Method: each file of a directory, of a stopped server or of a killed one, is emptied, truncated,
+//! removed or replaced by that of another server; one at a time, and in pairs.
 //!
-//! `LOLIGO_LOST_PAIRS` says how many pairs are tried, of which each kind of two files has 16;
-//! `LOLIGO_STORE_SEED` which come first.
+//! `LOLIGO_LOST_PAIRS` sets the number of pairs tried, of which there are 16 for each combination of two
+//! files; `LOLIGO_STORE_SEED` sets their order.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,7 +16,7 @@ use loligo_store_disk::{OpenError, RepairListener, repair};
 
 use crate::common::{Scratch, connect, soon};
 
-/// What a server has in its directory; beside these each file of the map's library (`store/kv`).
+/// The files of a server's directory, in addition to the files of the map's library (`store/kv`).
 const FILES: [&str; 11] = [
     "mon.json",
     "mon.json.copy",
@@ -30,7 +30,7 @@ const FILES: [&str; 11] = [
     "store/data",
     "store/kv",
 ];
-/// Pools that are made while the server runs.
+/// Pools that are created while the server runs.
 const MADE: [&str; 3] = ["one", "another", "third"];
 const SIZES: [usize; 4] = [0, 10, 5000, 300_000];
 
@@ -48,8 +48,8 @@ fn start(dir: &Path) -> Result<Handle, StartError> {
     when_free(|| Server::disk(dir).capacity_bytes(64 << 20).threads(1).start())
 }
 
-/// Does something with a directory as soon as nobody uses it: a program that another test starts has this
-/// process's files, and their locks, for a moment.
+/// Retries an action on a directory until it is not in use: a process started by another test inherits
+/// this process's files, and their locks, for a moment.
 fn when_free<T>(act: impl Fn() -> Result<T, StartError>) -> Result<T, StartError> {
     loop {
         match act() {
@@ -78,7 +78,7 @@ fn remove(path: &Path) {
     }
 }
 
-/// The files below a directory, by their paths in `root`.
+/// The files below a directory, as paths relative to `root`.
 fn files_in(root: &Path, dir: &str) -> Vec<String> {
     let mut files = Vec::new();
     for entry in fs::read_dir(root.join(dir)).expect("a directory") {
@@ -93,18 +93,19 @@ fn files_in(root: &Path, dir: &str) -> Vec<String> {
     files
 }
 
-/// Writes objects, and copies the directory to `live` as it is then, to `closed` when the server has ended.
+/// Writes objects. Copies the directory to `live` while the server runs, and to `closed` after it has
+/// ended.
 async fn written(dir: &Path, live: &Path, closed: &Path) {
     let server = Server::disk(dir).capacity_bytes(64 << 20).pool("data").threads(1).start().expect("starts");
     let (rados, pool) = connect(server.conf()).await;
     for size in SIZES {
         soon("a write", pool.write_full(format!("o{size}"), contents(size))).await.expect("written");
     }
-    // What has changed since the start is in the log of the monitor's files.
+    // Changes since the start are in the log of the monitor's files.
     for name in MADE {
         soon("a pool", rados.create_pool(name)).await.expect("made");
     }
-    // No scrub was due yet: what is known of them.
+    // No scrub was due yet, so the scrub file is created here.
     fs::write(dir.join("scrubs"), []).expect("a file");
     copy(dir, live);
     rados.shutdown().await;
@@ -118,7 +119,7 @@ fn harm(dir: &Path, other: &Path, name: &str, harm: Harm) {
     match harm {
         Harm::Missing => remove(&path),
         Harm::Exchanged => {
-            // The library names its files by numbers: another store's may have other ones.
+            // The library numbers its files: another store may have other numbers.
             if other.join(name).exists() {
                 remove(&path);
                 copy(&other.join(name), &path);
@@ -134,7 +135,7 @@ fn harm(dir: &Path, other: &Path, name: &str, harm: Harm) {
             entries.drain(keep..).for_each(|entry| remove(&entry));
         }
         Harm::Emptied | Harm::Cut => {
-            // In a pair with its directory it may be gone already.
+            // If its directory was damaged too, the file may not exist any more.
             let Ok(file) = fs::OpenOptions::new().write(true).open(&path) else { return };
             let len = file.metadata().expect("a file").len();
             file.set_len(if harm == Harm::Cut { len / 2 } else { 0 }).expect("ours");
@@ -142,7 +143,8 @@ fn harm(dir: &Path, other: &Path, name: &str, harm: Harm) {
     }
 }
 
-/// Either it does not start and names one of the files, or all is there. Whether it started.
+/// Checks that the server either refuses to start and names one of the files, or has all data. Returns
+/// whether it started.
 async fn is_right(dir: &Path, harmed: &[(&str, Harm)]) -> bool {
     let what = format!("{harmed:?}");
     let server = match start(dir) {
@@ -154,7 +156,7 @@ async fn is_right(dir: &Path, harmed: &[(&str, Harm)]) -> bool {
                 false => name.rsplit('/').next().unwrap_or_default().to_owned(),
             };
             let named = harmed.iter().any(|(name, _)| said.contains(&shown(name)));
-            // A whole store that is another's, or a state that is.
+            // Or the message names the store or the state as that of another cluster.
             assert!(named || said.contains("cluster") || said.contains("another store"), "{what}: {said}");
             return false;
         }
@@ -206,7 +208,7 @@ async fn walk(name: &str, of: impl Fn(&Path) -> std::path::PathBuf) {
         let mut files = FILES;
         random.shuffle(&mut files);
         let harmed = [0, 1].map(|i| (files[i], HARMS[random.usize(..HARMS.len())]));
-        // The directory after what is in it.
+        // Files are damaged before the directory that contains them.
         let mut order = harmed;
         order.sort_by_key(|(file, _)| std::cmp::Reverse(file.len()));
         again();
@@ -219,7 +221,7 @@ async fn walk(name: &str, of: impl Fn(&Path) -> std::path::PathBuf) {
     }
 }
 
-/// What has two copies is brought back.
+/// Files that have a second copy are restored.
 async fn mended(dir: &Path, what: &str) {
     let lost = dir.join("lost+found");
     let checked = when_free(|| check_dir(dir, Some(&lost))).unwrap_or_else(|e| panic!("{what}: {e}"));

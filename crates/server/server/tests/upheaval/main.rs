@@ -1,9 +1,9 @@
-//! Goal: whatever happens between a client and the server, what was acknowledged is there, once, whole and in
-//! order, and nobody waits for ever. Method: clients are killed, the server is restarted, connections are
-//! reset at random bytes, with our client and with stock ones; what the server holds in the end is compared
-//! with what was acknowledged.
+//! Goal: under any failure between a client and the server, acknowledged data exists once, complete and
+//! in order, and no client waits for ever. Method: clients are killed, the server is restarted,
+//! connections are reset at random bytes, with our client and with stock ones. The final content of the
+//! server is compared with the acknowledged writes.
 //!
-//! `LOLIGO_BIN` names the `loligo` program, where a test runs it.
+//! `LOLIGO_BIN` names the `loligo` program for tests that run it.
 
 mod common;
 mod crowd;

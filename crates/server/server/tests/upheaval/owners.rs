@@ -1,6 +1,6 @@
-//! Goal: a server uses nothing that another user could have put into its way: not a directory of another
-//! user, or in one, not a link, and no file of another user. Method: files and directories are given away,
-//! which only root may; the test says so and ends where another user runs it.
+//! Goal: a server uses nothing that another user could have placed there: no directory of another user
+//! or within one, no link, and no file of another user. Method: changes the owner of files and
+//! directories, which only root may do; under another user the test is reported as skipped.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt, chown, symlink};
@@ -50,7 +50,7 @@ fn what_belongs_to_another_user_is_not_used() {
         us(&dir.join(name));
     }
     start(&dir).expect("all is ours again");
-    // A link of another user to a directory of ours.
+    // Another user's link to a directory of ours.
     let link = scratch.0.join("link");
     symlink(&dir, &link).expect("a link");
     std::os::unix::fs::lchown(&link, Some(OTHER), None).expect("root may");
@@ -76,7 +76,7 @@ fn links_are_not_written_or_read_through() {
         fs::remove_file(&path).expect("ours");
         fs::rename(&aside, &path).expect("ours");
     }
-    // What is written by a temporary name replaces a link; a link at the temporary name is removed.
+    // A file written under a temporary name replaces a link; a link at the temporary name is removed.
     let temporary = ["mon.json.new", "ceph.conf.new", "mon.json.copy.new"];
     for name in ["ceph.conf", "keyring"].into_iter().chain(temporary) {
         let path = dir.join(name);
@@ -88,8 +88,8 @@ fn links_are_not_written_or_read_through() {
     assert!(!fs::symlink_metadata(dir.join("keyring")).expect("written").is_symlink());
 }
 
-/// Says why a test did nothing. Not by `eprintln!`, which is not shown of tests that pass: `cargo xtask test`
-/// counts such lines.
+/// Reports why a test was skipped. Not with `eprintln!`, whose output is hidden for passing tests:
+/// `cargo xtask test` counts such lines.
 fn skipped(why: &str) {
     let _ = std::io::Write::write_all(&mut std::io::stderr(), format!("skipped: {why}\n").as_bytes());
 }

@@ -1,6 +1,6 @@
-//! A pool's placement groups are split and merged under clients that write and list: each append is there
-//! once and in order, a listing names each object once, and what was written is found after restarts and
-//! after the server was killed.
+//! A pool's placement groups are split and merged while clients write and list. Each append exists once
+//! and in order, a listing names each object once, and written data is found after restarts and after a
+//! kill of the server.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,9 +15,10 @@ use tokio::task::JoinHandle;
 use crate::common::{PYTHON_HEAD, Running, Scratch, connect, loligo, soon};
 
 const WRITERS: usize = 12;
-/// Objects that nobody changes.
+/// The number of objects that are not changed.
 const STILL: usize = 300;
-/// From the number that the pool is made with: splits, merges, powers of two and others.
+/// Numbers of placement groups, beginning with the pool's initial one: splits, merges, powers of two and
+/// others.
 const NUMBERS: [u32; 7] = [8, 32, 5, 12, 1, 64, 7];
 
 async fn set_pg_num(rados: &Rados, number: u32) {
@@ -27,7 +28,7 @@ async fn set_pg_num(rados: &Rados, number: u32) {
     soon("the map", rados.wait_for_latest_osdmap()).await.expect("the map");
 }
 
-/// Appends numbers to an object, some at the same time; how many.
+/// Appends numbers to an object, several at the same time. Returns how many.
 fn append(pool: &IoCtx, writer: usize, stop: &Arc<AtomicBool>) -> JoinHandle<u64> {
     let (pool, stop) = (pool.clone(), Arc::clone(stop));
     tokio::spawn(async move {
@@ -50,8 +51,8 @@ async fn check_appended(pool: &IoCtx, counts: &[u64]) {
     }
 }
 
-/// All objects that nobody changes, as a listing names them; the number of placement groups changes after a
-/// few of them.
+/// Lists the objects that are not changed, and checks that each is named. The number of placement groups
+/// changes after a few of them.
 async fn list(rados: &Rados, pool: &IoCtx, then: u32) {
     let mut objects = pool.objects();
     let mut listed = Vec::new();
@@ -101,7 +102,7 @@ async fn a_store_on_disk_finds_its_objects_whatever_pg_num_is() {
     let counts = change_under_writers(&rados, &pool).await;
     server.shutdown().await;
     drop((rados, pool));
-    // Another number in each life; in the last one that with which the pool was made.
+    // A different number in each run of the server; in the last one the initial number.
     for then in [100, 3, 8, 8] {
         let server = start();
         let (rados, pool) = connect(server.conf()).await;
@@ -126,7 +127,7 @@ async fn stock_clients_run_on_when_placement_groups_change_and_the_server_is_kil
         server
     };
     let mut server = serve();
-    // A watch goes on, appends are there once and in order, each listing names all objects once.
+    // The watch persists, appends exist once and in order, and each listing names all objects once.
     let script = format!(
         "{PYTHON_HEAD}\
          import threading\n\

@@ -1,4 +1,4 @@
-//! Connections that are reset at random bytes, of both ports of the server.
+//! Connections to both ports of the server are reset at random bytes.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,18 +17,19 @@ use crate::common::{PYTHON_HEAD, Running, builder, connect, soon};
 const OBJECTS: usize = 12;
 /// Appends in flight on each object.
 const WINDOW: usize = 4;
-/// The most that a connection lives for, in bytes: a handshake and some tens of appends of up to 900 bytes.
+/// The most bytes that a connection carries: a handshake and some tens of appends of up to 900 bytes.
 const LIFE_MAX: u64 = 20_000;
 
-/// What is appended to an object as the `i`th: its number, and some more so that it is of some length, up to
-/// `scale` times 900 bytes.
+/// The data of the `i`th append to an object: its number, padded to a length of up to `scale` times 900
+/// bytes.
 fn token(i: usize, scale: usize) -> Vec<u8> {
     let mut bytes = format!("{i:07}|").into_bytes();
     bytes.resize(8 + i * 37 % 900 * scale, b'.');
     bytes
 }
 
-/// Appends to one object while `go_on` says so, [`WINDOW`] at once, in order. Returns how often.
+/// Appends to one object while `go_on` is set, [`WINDOW`] at once, in order. Returns the number of
+/// appends.
 async fn append(pool: IoCtx, name: String, scale: usize, go_on: Arc<AtomicBool>) -> (String, usize) {
     let mut count = 0;
     while go_on.load(Ordering::Relaxed) {
@@ -42,7 +43,7 @@ async fn append(pool: IoCtx, name: String, scale: usize, go_on: Arc<AtomicBool>)
     (name, count)
 }
 
-/// Checks that an object is what was appended: once, in order, whole.
+/// Checks that an object consists of all appends: once, in order, complete.
 async fn check(pool: &IoCtx, name: &str, count: usize, scale: usize, seed: u64) {
     let got = soon("a read", pool.read(name, 0, 0)).await.expect("read");
     let expected: Vec<u8> = (0..count).flat_map(|i| token(i, scale)).collect();
@@ -70,7 +71,7 @@ async fn our_appends_happen_once_and_in_order() {
         let writers: Vec<_> = (0..OBJECTS)
             .map(|i| tokio::spawn(append(pool.clone(), format!("o{i}"), scale, Arc::clone(&go_on))))
             .collect();
-        // The monitor is kept busy too, or its connection would not live for many bytes.
+        // The monitor must be kept busy too, otherwise its connection would not carry many bytes.
         while osd.faults() < 15 || mon.faults() < 2 {
             let command = r#"{"prefix": "osd dump", "format": "json"}"#;
             soon("a command", rados.mon_command(command, Bytes::new())).await.expect("answered");
@@ -84,7 +85,7 @@ async fn our_appends_happen_once_and_in_order() {
     }
 }
 
-/// Appends of the stock client to each object.
+/// The number of the stock client's appends to each object.
 const STOCK_APPENDS: usize = 160;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -92,7 +93,8 @@ const STOCK_APPENDS: usize = 160;
 async fn a_stock_clients_appends_happen_once_and_in_order() {
     for seed in [21, 22] {
         let (runtime, (started, proxies)) = (Runtime::current(), std::sync::mpsc::channel());
-        // The server tells its clients where the proxies are, since stock clients go where the maps say.
+        // The server announces the proxies' addresses, since stock clients connect to the addresses in
+        // the maps.
         let announce = move |kind, addr: SocketAddr| {
             let (bytes_max, faults_max) = if kind == EntityType::MON { (20_000, 2) } else { (LIFE_MAX, 20) };
             let _ours = runtime.enter();

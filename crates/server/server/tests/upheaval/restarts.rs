@@ -1,6 +1,6 @@
-//! The server goes and comes back under clients that run on. A memory store comes back empty, so what is
-//! promised is that operations are answered again, that what is written from then on is there, and that the
-//! cluster is the same one.
+//! The server is restarted while clients run. A memory store is empty after a restart. The guarantees
+//! are that operations are answered again, that data written after the restart exists, and that the
+//! cluster is the same.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -22,10 +22,10 @@ fn start(dir: &Path) -> Handle {
     Server::memory().data_dir(dir).pool("data").start().expect("the server starts")
 }
 
-/// Writers that go on until they are told to stop, each on an object of its own.
+/// Writers that run until they are told to stop, each on an object of its own.
 struct Writers {
     stop: Arc<AtomicBool>,
-    /// Writes that each writer has done.
+    /// The number of writes that each writer has completed.
     done: Arc<[AtomicU64]>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
@@ -49,7 +49,7 @@ impl Writers {
         Self { stop, done, tasks }
     }
 
-    /// Waits until each of them has got on by some writes.
+    /// Waits until each writer has completed some more writes.
     async fn progress(&self, when: &str) {
         let goal: Vec<u64> = self.done.iter().map(|done| done.load(Ordering::Relaxed) + 20).collect();
         let reached = async {
@@ -60,7 +60,7 @@ impl Writers {
         soon(when, reached).await;
     }
 
-    /// Stops them; the last write of each.
+    /// Stops the writers. Returns the last write of each.
     async fn stop(self) -> Vec<u64> {
         self.stop.store(true, Ordering::Relaxed);
         join_all(self.tasks).await.into_iter().for_each(|ended| ended.expect("no panic"));
@@ -87,7 +87,7 @@ async fn a_running_client_resumes_after_restarts() {
         );
         writers.progress("after a restart").await;
         soon("the map", rados.wait_for_latest_osdmap()).await.expect("the map");
-        // Down, and up again with another nonce: older maps do not lead to this life of the OSD.
+        // Down, and up again with another nonce: older maps do not lead to this run of the OSD.
         assert_eq!(rados.map_epoch().0, epoch.0 + 2, "restart {restart}");
     }
     for (i, round) in writers.stop().await.into_iter().enumerate() {
@@ -109,7 +109,7 @@ async fn monitors_say_how_long_operations_wait() {
     }
     let told = builder(&conf).connect().await.expect("connects");
     let pool = told.ioctx("data").await.expect("the pool");
-    // What the program says itself counts for more.
+    // The program's own setting takes precedence.
     let own = builder(&conf).set("rados_osd_op_timeout", "0.2").connect().await.expect("connects");
     let own_pool = own.ioctx("data").await.expect("the pool");
     server.shutdown().await;
@@ -121,8 +121,8 @@ async fn monitors_say_how_long_operations_wait() {
     assert!(matches!(error, Error::Timeout(after) if after == Duration::from_secs(1)), "{error:?}");
 }
 
-/// A monitor that has lost its secrets lets its clients in again, as others: an OSD that has executed what
-/// they sent does not know it when it comes again.
+/// A monitor that has lost its secrets accepts its clients again under a new identity. An OSD that has
+/// executed their requests would not recognize them if they were sent again.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_sent_is_not_sent_again_under_another_identity() {
     let scratch = Scratch::new("identity");
@@ -130,7 +130,7 @@ async fn what_was_sent_is_not_sent_again_under_another_identity() {
     let server = mute.start().expect("the server starts");
     let (rados, pool) = connect(server.conf()).await;
     let before = rados.instance_id();
-    // Now there is a connection to the OSD.
+    // Now a connection to the OSD exists.
     assert_eq!(pool.read("o", 0, 1).await.expect_err("nothing there").errno(), Errno::ENOENT);
     let append = tokio::spawn({
         let pool = pool.clone();
@@ -149,14 +149,14 @@ async fn what_was_sent_is_not_sent_again_under_another_identity() {
     assert!(matches!(error, Error::NewIdentity), "{error:?}");
     assert_eq!(error.errno(), Errno::ETIMEDOUT);
     assert_ne!(rados.instance_id(), before);
-    // The client goes on, as another one.
+    // The client continues under its new identity.
     soon("an append", pool.append("o", "y".into())).await.expect("appended");
     assert_eq!(soon("a read", pool.read("o", 0, 0)).await.expect("read"), b"y"[..]);
     assert_eq!(rados.in_flight(), (0, 0));
     server.shutdown().await;
 }
 
-/// Takes from a monitor's state what tickets are sealed with.
+/// Removes the service keys, with which tickets are sealed, from a monitor's state.
 fn forget_secrets(dir: &Path) {
     let file = StateFile::new(dir.join("mon.json"));
     let mut state = file.load().expect("a state that can be read").expect("there is one");
@@ -188,7 +188,7 @@ async fn without_a_server_operations_wait_or_end_with_a_clear_error() {
     });
     let _server = start(&scratch.0);
     soon("an operation", waits).await.expect("no panic").expect("written");
-    // Who connects anew waits for a moment between two tries, which may be all of its time.
+    // A client that reconnects pauses between two attempts, which may use up its timeout.
     let again = async {
         while let Err(e) = impatient_pool.write_full("o", "x".into()).await {
             assert_eq!(e.errno(), Errno::ETIMEDOUT, "{e:?}");
@@ -207,7 +207,7 @@ async fn a_lock_whose_renewal_was_not_answered_in_time_is_still_held() {
     let impatient = builder(server.conf()).set("rados_osd_op_timeout", "0.3");
     let impatient = impatient.connect().await.expect("connects");
     let pool = impatient.ioctx("data").await.expect("the pool");
-    // Renewed after three seconds for the first time.
+    // The lock is renewed for the first time after three seconds.
     let held_for = Duration::from_secs(9);
     let options = LockOptions { cookie: "c".into(), ..LockOptions::default() };
     let began = Instant::now();
@@ -223,7 +223,7 @@ async fn a_lock_whose_renewal_was_not_answered_in_time_is_still_held() {
     server.shutdown().await;
 }
 
-/// What a user reads.
+/// The error text for the user.
 const TIMED_OUT: &str = "no answer within 0.3 s";
 
 #[tokio::test(flavor = "multi_thread")]
@@ -239,7 +239,7 @@ async fn ports_that_others_have_taken_are_given_up() {
     soon("a write", pool.write_full("o", "x".into())).await.expect("written");
 }
 
-/// `loligo serve`, at the same place each time; returned when it is ready.
+/// Starts `loligo serve` with the same arguments each time. Returns when it is ready.
 pub(crate) fn serve(dir: &Path) -> Running {
     let dir_arg = dir.to_str().expect("a path in UTF-8");
     let args = ["serve", "--data", dir_arg, "--mon-addr", "127.0.0.1:0", "-p", "data"];

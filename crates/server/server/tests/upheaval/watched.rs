@@ -1,4 +1,4 @@
-//! Watches through broken connections and a restarted server, and where they end.
+//! Watches through broken connections and a restarted server, and their end.
 
 use std::time::Duration;
 
@@ -10,15 +10,16 @@ use loligo_wire::EntityType;
 
 use crate::common::{Scratch, builder, connect, soon};
 
-/// Notifies, and has the watch answer what it hears with the same. Returns what it heard that was not this,
-/// `None` where something may have been missed.
+/// Sends a notification, which the watch answers with its payload. Returns the other notifications that
+/// the watch received, with `None` where some may have been missed.
 async fn pass(pool: &IoCtx, watch: &mut Watch, payload: &str) -> Vec<Option<Bytes>> {
     let notify = pool.notify("o", Bytes::from(payload.to_owned()), Duration::from_secs(20));
     tokio::pin!(notify);
     let (mut heard_it, mut others) = (false, Vec::new());
     let exchange = async {
         loop {
-            // What broke may have broken when all had answered; then it is notified once more.
+            // The connection may break after all have answered; then the notification is delivered once
+            // more.
             tokio::select! {
                 notified = &mut notify => return notified,
                 news = watch.next() => match news.expect("the watch is there") {
@@ -57,10 +58,11 @@ async fn watches_outlive_broken_connections() {
     for n in 0..5 {
         let connections = osd.connections();
         osd.reset_all();
-        // The object remembers its watchers: what is notified meanwhile reaches them when they come back.
+        // The object keeps its watchers: notifications sent meanwhile reach them after they have
+        // reconnected.
         assert_eq!(pass(&direct, &mut watch, &format!("n{n}")).await, [], "after reset {n}");
         let again = async {
-            // A connection that is just being made is not there to be reset yet.
+            // A connection in progress cannot be reset yet.
             while osd.connections() == connections {
                 osd.reset_all();
                 tokio::task::yield_now().await;
@@ -73,7 +75,7 @@ async fn watches_outlive_broken_connections() {
     soon("the end", watch.unwatch()).await.expect("told");
     assert!(direct.watchers("o").await.expect("listed").is_empty());
     assert_eq!(direct.notify("o", Bytes::new(), Duration::ZERO).await.expect("nobody").answers.len(), 0);
-    // A watch that is dropped ends too, and with it the client.
+    // A dropped watch ends too.
     drop(pool.watch("o", Duration::ZERO).await.expect("watched"));
     let gone = async {
         while !direct.watchers("o").await.expect("listed").is_empty() {
@@ -95,7 +97,7 @@ async fn watches_outlive_a_restart() {
     assert_eq!(pass(&other, &mut watch, "before").await, []);
     drop(server);
     let server = start();
-    // It is in the object's metadata: nothing was missed.
+    // The watch is stored in the object's metadata: no notification was missed.
     assert_eq!(pass(&other, &mut watch, "after").await, []);
     drop(server);
 }
