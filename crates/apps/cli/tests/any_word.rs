@@ -31,6 +31,9 @@ fn help(path: &[String]) -> String {
 fn shape(path: &[String]) -> Shape {
     let (text, mut shape) = (help(path), Shape { path: path.to_vec(), ..Shape::default() });
     let mut section = "";
+    // The program's own commands stand under headings of their own, before its options.
+    let lists_commands =
+        |section: &str| section == "Commands:" || path.is_empty() && !section.starts_with("Options");
     for line in text.lines() {
         if let Some(usage) = line.strip_prefix("Usage: ") {
             let placed = usage.split_whitespace().skip(1 + path.len());
@@ -39,9 +42,9 @@ fn shape(path: &[String]) -> Shape {
             shape.words = placed.filter(|word| is_word(word)).count();
         } else if line.ends_with(':') && !line.starts_with(' ') {
             section = line;
-        } else if section == "Commands:" && line.starts_with("  ") && !line.starts_with("   ") {
+        } else if lists_commands(section) && line.starts_with("  ") && !line.starts_with("   ") {
             shape.commands.extend(line.split_whitespace().next().map(str::to_owned));
-        } else if section == "Options:" && line.contains("--") {
+        } else if section.starts_with("Options") && line.contains("--") {
             let option = line.split_whitespace().find(|word| word.starts_with("--"));
             let has_value = line.split("  ").any(|part| part.contains("--") && part.contains('<'));
             shape.options.extend(option.filter(|_| has_value).map(str::to_owned));

@@ -169,12 +169,12 @@ fn a_gateway_tells_what_its_devices_wait_for() {
     let control = place.dir.join("control");
     let loligo = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_loligo"));
-        command.arg("-c").arg(place.server.conf()).args(["-p", "p"]).args(args).env_remove("CEPH_ARGS");
+        command.arg("-c").arg(place.server.conf()).args(args).env_remove("CEPH_ARGS");
         command.current_dir(&place.dir).stdin(Stdio::null());
         command
     };
-    assert!(loligo(&["file", "put", "f", "-"]).status().expect("it starts").success());
-    let mut gateway = loligo(&["nbd", "serve", "--unix", "s", "--control", "control"]);
+    assert!(loligo(&["-p", "p", "file", "put", "f", "-"]).status().expect("it starts").success());
+    let mut gateway = loligo(&["-p", "p", "nbd", "serve", "--unix", "s", "--control", "control"]);
     let mut gateway = gateway.stdout(Stdio::null()).spawn().expect("it starts");
     let begun = Instant::now();
     while !control.exists() {

@@ -362,7 +362,8 @@ mod tests {
         );
         assert_eq!(
             kind(&[b"M", &number(10), &[1, 0, 0, 0], &[0xff], &[1, 0, 0, 0], b"v"]),
-            ErrorKind::InvalidData
+            ErrorKind::UnexpectedEof,
+            "a key is any bytes, and the file ends behind it"
         );
         assert_eq!(kind(&[b"O", &number(9), &number(1), b"E"]), ErrorKind::InvalidData);
         assert_eq!(kind(&[b"x", &number(u64::MAX), b"E"]), ErrorKind::UnexpectedEof);

@@ -60,6 +60,7 @@ const ACTS: &[(&str, &str)] = &[
     ),
     ("rbd_move_to_trash_on_remove", "puts images into the trash that are to be removed"),
     ("rbd_move_to_trash_on_remove_expire_seconds", "is how long such images are kept there"),
+    ("rbd_validate_pool", "looks at a pool before its first image: whether it can be written over"),
     ("setgroup", "is the group that the program becomes before it does anything, if it is root"),
     ("setuser", "is the user that the program becomes before it does anything, if it is root"),
 ];

@@ -63,7 +63,8 @@ impl Image {
     /// use futures_util::TryStreamExt as _;
     /// use loligo_rbd::diff::Grain;
     ///
-    /// let mut changes = image.diff(Some("monday"), Grain::Bytes).await?;
+    /// let monday = "monday".into();
+    /// let mut changes = image.diff(Some(&monday), Grain::Bytes).await?;
     /// while let Some(change) = changes.try_next().await? {
     ///     println!("{} {}", change.offset, change.len);
     /// }
