@@ -16,6 +16,7 @@ use crate::name;
 
 /// Lists the findings of scrubs.
 #[derive(Subcommand)]
+#[expect(clippy::enum_variant_names, reason = "the words are those of `rados`")]
 pub(crate) enum DamageCommand {
     /// List the placement groups of a pool in which scrubs have found damage.
     ListInconsistentPg {

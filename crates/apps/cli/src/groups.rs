@@ -357,10 +357,8 @@ mod tests {
                 assert!(shared(&root).iter().any(|arg| name(arg) == *option), "{}: {option}", entry.name);
             }
         }
-        for (name, nested) in [("nbd", 9)] {
-            let below = root.find_subcommand(name).map(|c| c.get_subcommands().count());
-            assert_eq!(below, Some(nested), "each command of {name} has an entry");
-        }
+        let below = root.find_subcommand("nbd").map(|c| c.get_subcommands().count());
+        assert_eq!(below, Some(9), "each command of nbd has an entry");
     }
 
     #[test]

@@ -60,7 +60,7 @@ fn leaves() -> Vec<Shape> {
     let (mut open, mut leaves) = (vec![shape(&[])], Vec::new());
     while let Some(at) = open.pop() {
         for command in &at.commands {
-            open.push(shape(&[&at.path[..], &[command.clone()]].concat()));
+            open.push(shape(&[&at.path[..], std::slice::from_ref(command)].concat()));
         }
         if at.commands.is_empty() {
             leaves.push(at);

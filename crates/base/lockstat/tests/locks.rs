@@ -48,10 +48,10 @@ fn waiters_on_a_long_hold_all_get_through() {
     let adaptive = AdaptiveMutex::new(&CLASS, 0);
     thread::scope(|s| {
         for _ in 0..THREADS {
-            s.spawn(|| hold_long(&mut *mutex.lock()));
-            s.spawn(|| hold_long(&mut *heavy.lock()));
-            s.spawn(|| hold_long(&mut *spin.lock()));
-            s.spawn(|| hold_long(&mut *adaptive.lock()));
+            s.spawn(|| hold_long(&mut mutex.lock()));
+            s.spawn(|| hold_long(&mut heavy.lock()));
+            s.spawn(|| hold_long(&mut spin.lock()));
+            s.spawn(|| hold_long(&mut adaptive.lock()));
         }
     });
     let counts = [mutex.into_inner(), heavy.into_inner(), spin.into_inner(), adaptive.into_inner()];

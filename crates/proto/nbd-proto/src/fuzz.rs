@@ -1,5 +1,6 @@
 //! Entry points for fuzzing.
 
+use az::SaturatingAs as _;
 use bytes::{Buf as _, Bytes, BytesMut};
 
 use crate::{
@@ -91,7 +92,7 @@ fn requests(client: &mut Client<'_>, style: Style, status: bool) {
                         assert!(len <= PAYLOAD_MAX);
                         let half = u64::from(len / 2);
                         let pieces = vec![
-                            Piece::Data(Bytes::from(vec![0; half as usize])),
+                            Piece::Data(Bytes::from(vec![0; half.saturating_as::<usize>()])),
                             Piece::Hole(u64::from(len) - half),
                         ];
                         encoder.data(to, pieces, whole, &mut out);

@@ -8,6 +8,9 @@ use tokio::sync::OnceCell;
 
 use super::BackendError;
 
+/// Called with each client that connects.
+type Connected = Box<dyn Fn(&Rados) + Send + Sync>;
+
 /// Opens back ends. Connects to the cluster when the first back end needs it, and again when that client
 /// is blocklisted.
 #[derive(Default)]
@@ -18,7 +21,7 @@ pub struct Opener {
     /// The client. Replaced by an empty cell when it is blocklisted.
     rados: ArcSwap<OnceCell<Rados>>,
     /// What is to be done with each client that connects.
-    connected: Option<Box<dyn Fn(&Rados) + Send + Sync>>,
+    connected: Option<Connected>,
 }
 
 impl Opener {
