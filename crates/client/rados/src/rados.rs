@@ -23,7 +23,7 @@ use crate::error::Errno;
 use crate::objecter::{Addressee, InFlight, Request, Resent};
 
 /// A client of a cluster. Clones share all state. The client ends when the last clone and the last
-/// [`IoCtx`] are dropped.
+/// `IoCtx` are dropped.
 #[derive(Clone)]
 pub struct Rados {
     lifeline: Arc<Lifeline>,

@@ -37,7 +37,7 @@ pub use self::service::Service;
 /// Held to record a command, a reply or a map, and to collect messages to send: a few times a second.
 static MGRC: Class = Class::new("cluster.mgrc");
 
-/// Sends requests to managers and receives their replies; see the [module's](self) documentation.
+/// Sends requests to managers and receives their replies.
 pub struct MgrClient {
     monc: Arc<MonClient>,
     state: Mutex<State>,
