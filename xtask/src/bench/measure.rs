@@ -1,6 +1,7 @@
 //! Clocks, counters and medians.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 
 use crate::Result;
@@ -29,8 +30,8 @@ pub(super) fn process_cpu_us(pid: u32) -> Result<f64> {
     Ok(ticks as f64 * 1e6 / ticks_per_s as f64)
 }
 
-/// What servers and clients of one run take together at most: large writes stop at 8 GB, some of which are
-/// kept twice.
+/// Bounds the memory of all servers and clients of one run: large writes stop at 8 GB, and a part of that
+/// is kept twice.
 const WARM_MAX: u64 = 12 << 30;
 
 /// Takes as much memory as a run needs, touches it and gives it back: memory that a virtual machine has not
@@ -38,12 +39,23 @@ const WARM_MAX: u64 = 12 << 30;
 pub(super) fn warm_memory() -> Result<()> {
     let available =
         available_bytes(&fs::read_to_string("/proc/meminfo")?).ok_or("no MemAvailable in /proc/meminfo")?;
+    // In a container /proc/meminfo is the host's.
+    let available = available.min(left_in_cgroup().unwrap_or(u64::MAX));
     // The rest is for what runs beside.
     let bytes = usize::try_from((available / 4 * 3).min(WARM_MAX))?;
+    println!("touching {} MiB of memory first", bytes >> 20);
     let mut touched = vec![0_u8; bytes];
     touched.iter_mut().step_by(PAGE).for_each(|byte| *byte = 1);
     std::hint::black_box(&touched);
     Ok(())
+}
+
+/// What the control group of this process may still take, if it has a bound.
+fn left_in_cgroup() -> Option<u64> {
+    let number =
+        |file: &str| fs::read_to_string(Path::new("/sys/fs/cgroup").join(file)).ok()?.trim().parse().ok();
+    let (bound, used): (u64, u64) = (number("memory.max")?, number("memory.current")?);
+    Some(bound.saturating_sub(used))
 }
 
 const PAGE: usize = 4096;

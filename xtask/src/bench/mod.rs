@@ -76,10 +76,13 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let measured = bench.all(&mut report);
     // Of a run that fails half-way the rows that have come are kept.
     let json = workspace().join(&options.json);
-    std::fs::write(&json, report.json())?;
+    let kept = std::fs::write(&json, report.json());
     println!("figures of {} rows: {}", report.rows(), json.display());
-    std::fs::remove_dir_all(&dir)?;
-    measured
+    let cleared = std::fs::remove_dir_all(&dir);
+    // The first failure is told: the others may follow from it.
+    measured?;
+    kept?;
+    Ok(cleared?)
 }
 
 /// One run of all chosen measurements.

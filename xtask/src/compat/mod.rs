@@ -20,8 +20,8 @@ pub(crate) fn sections() -> Result<String> {
     words(&mut page, "rbd", &Names::of(facts::RBD), &ours.commands, |name| format!("rbd {name}"))?;
     monitor(&mut page, &Names::of(facts::MON), &ours)?;
     classes(&mut page, &Names::of(facts::CLASSES), &ours.methods)?;
-    functions(&mut page, "librados", &Names::of(facts::LIBRADOS), &ours.functions)?;
-    functions(&mut page, "librbd", &Names::of(facts::LIBRBD), &ours.functions)?;
+    functions(&mut page, "librados", &Names::of(facts::LIBRADOS))?;
+    functions(&mut page, "librbd", &Names::of(facts::LIBRBD))?;
     Ok(page)
 }
 
@@ -105,21 +105,21 @@ fn classes(page: &mut String, stock: &Names, methods: &BTreeMap<String, Vec<Stri
     Ok(())
 }
 
-/// Functions of a C library, of which there are too many for a row each.
-fn functions(page: &mut String, library: &str, stock: &Names, ours: &BTreeSet<String>) -> Result<()> {
-    let is_here = |name: &str| ours.contains(name);
-    let (count, all) = (stock.iter().filter(|(name, _)| is_here(name)).count(), stock.iter().count());
+/// Functions of a C library. None is here. There are too many for a row each.
+fn functions(page: &mut String, library: &str, stock: &Names) -> Result<()> {
     writeln!(page, "\n## C functions of {library}\n")?;
-    writeln!(page, "{count} of {all} are here. Programs in Rust have the same as crates.\n")?;
-    for (title, wanted) in [("Done", true), ("Not yet", false)] {
-        let mut by_releases: BTreeMap<&BTreeSet<u32>, Vec<String>> = BTreeMap::new();
-        for (name, releases) in stock.iter().filter(|(name, _)| is_here(name) == wanted) {
-            by_releases.entry(releases).or_default().push(format!("`{name}`"));
-        }
-        for (releases, names) in by_releases.iter().rev() {
-            let of: Vec<String> = releases.iter().map(ToString::to_string).collect();
-            writeln!(page, "- {title}, releases {}: {}", of.join(", "), names.join(" "))?;
-        }
+    writeln!(
+        page,
+        "There is no C library yet: none of {} is here. Programs in Rust have the same as crates.\n",
+        stock.iter().count()
+    )?;
+    let mut by_releases: BTreeMap<&BTreeSet<u32>, Vec<String>> = BTreeMap::new();
+    for (name, releases) in stock.iter() {
+        by_releases.entry(releases).or_default().push(format!("`{name}`"));
+    }
+    for (releases, names) in by_releases.iter().rev() {
+        let of: Vec<String> = releases.iter().map(ToString::to_string).collect();
+        writeln!(page, "- Releases {}: {}", of.join(", "), names.join(" "))?;
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! What is here, read from the sources: commands of the program, of the monitor, methods of object classes,
-//! and functions of C libraries.
+//! What is here, read from the sources: commands of the program and of the monitor, and methods of object
+//! classes.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,8 +27,6 @@ pub(super) struct Ours {
     pub(super) monitor: BTreeMap<String, Answer>,
     /// By class.
     pub(super) methods: BTreeMap<String, Vec<String>>,
-    /// Names of functions with C's calling convention that are exported.
-    pub(super) functions: BTreeSet<String>,
 }
 
 pub(super) fn read() -> Result<Ours> {
@@ -40,19 +38,13 @@ pub(super) fn read() -> Result<Ours> {
     monitor_commands(parsed(&workspace().join(table).join("modules.rs"))?, true, &mut monitor);
     monitor_commands(parsed(&workspace().join(table).join("table.rs"))?, false, &mut monitor);
     let mut methods = BTreeMap::new();
-    for crate_folder in ["crates/server/osd/src/classes", "crates/server/classes/src"] {
-        for file in sources(crate_folder)? {
-            class_methods(parsed(&file)?, &mut methods);
-        }
+    for file in sources("crates/server/osd/src/classes")? {
+        class_methods(parsed(&file)?, &mut methods);
     }
-    let mut functions = BTreeSet::new();
-    for file in sources("crates/apps/capi/src")? {
-        c_functions(parsed(&file)?, &mut functions);
-    }
-    Ok(Ours { commands, monitor, methods, functions })
+    Ok(Ours { commands, monitor, methods })
 }
 
-/// The files of a folder that there may be.
+/// The source files below a folder.
 fn sources(folder: &str) -> Result<Vec<PathBuf>> {
     fn below(folder: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
         for entry in fs::read_dir(folder)? {
@@ -66,9 +58,7 @@ fn sources(folder: &str) -> Result<Vec<PathBuf>> {
         Ok(())
     }
     let (folder, mut files) = (workspace().join(folder), Vec::new());
-    if folder.is_dir() {
-        below(&folder, &mut files)?;
-    }
+    below(&folder, &mut files).map_err(|e| format!("{}: {e}", folder.display()))?;
     files.sort();
     Ok(files)
 }
@@ -137,22 +127,6 @@ fn class_methods(tokens: TokenStream, known: &mut BTreeMap<String, Vec<String>>)
             }
         }
         before = if let TokenTree::Ident(word) = token { Some(word.to_string()) } else { None };
-    }
-}
-
-/// Names after `extern "C" fn`.
-fn c_functions(tokens: TokenStream, known: &mut BTreeSet<String>) {
-    let all: Vec<TokenTree> = tokens.into_iter().collect();
-    for part in all.windows(4) {
-        let words: Vec<String> = part.iter().map(ToString::to_string).collect();
-        if words[0] == "extern" && words[1] == "\"C\"" && words[2] == "fn" {
-            known.insert(words[3].clone());
-        }
-    }
-    for token in all {
-        if let TokenTree::Group(group) = token {
-            c_functions(group.stream(), known);
-        }
     }
 }
 

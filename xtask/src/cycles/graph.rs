@@ -6,7 +6,7 @@ use std::fmt;
 /// Per pair of files: the names that the first file uses from the second.
 pub(super) type Arrows = BTreeMap<(usize, usize), BTreeSet<String>>;
 
-/// A set of files each of which is reachable from every other.
+/// A set of files in which every file is reachable from every other.
 #[derive(Debug)]
 pub(super) struct Circle {
     /// Sorted.

@@ -70,7 +70,7 @@ pub(super) struct LeftOut {
     /// The heading on the page.
     pub(super) what: String,
     pub(super) why: String,
-    /// Entries of the form `SUITE TEST`, each part of which may contain `*`.
+    /// Entries of the form `SUITE TEST`. Either part may contain `*`.
     pub(super) tests: Vec<String>,
     #[serde(default = "both_releases")]
     pub(super) releases: Vec<Release>,

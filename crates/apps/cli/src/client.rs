@@ -100,8 +100,7 @@ impl Client {
         let mut ioctx = ioctx.with_namespace(namespace.as_bytes()).with_locator(locator);
         if let Some(snap) = snap {
             let what = || format!("open snapshot {snap} of pool {name}");
-            let none = || Failure::of(Errno::ENOENT, what(), "there is none whose name is not UTF-8");
-            let id = ioctx.snapshot(snap.as_text().ok_or_else(none)?).context(what)?.id;
+            let id = ioctx.snapshot(&snap).context(what)?.id;
             ioctx = ioctx.at_snapshot(id);
         }
         if let Some(id) = snap_id {

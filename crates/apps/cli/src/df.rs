@@ -24,15 +24,16 @@ pub(crate) struct Df {
     pub(crate) dir: Option<PathBuf>,
 }
 
-/// Shows the usage of a directory. There is no cluster then, so options for one are refused.
+/// Shows the usage of a directory. There is no cluster then, so options that change a cluster's report are refused; a pool, which `CEPH_ARGS` may name for all
+/// commands, changes nothing.
 pub(crate) fn of_dir(dir: &Path, options: &Options) -> Result<(), Failure> {
     let what = || format!("df {}", dir.display());
     let format = options.format;
-    let is_of_cluster = !options.pool.is_empty() || options.trace.is_some() || options.pretty_format;
+    let is_of_cluster = options.trace.is_some() || options.pretty_format;
     if is_of_cluster || !matches!(format, FormatName::Plain | FormatName::Json) {
         return Err(Failure::new(
             what(),
-            "a directory has no -p and no --trace, and --format is plain or json",
+            "a directory has no --trace and no --pretty-format, and --format is plain or json",
         ));
     }
     let usage = usage(&store_of(dir)).context(what)?;

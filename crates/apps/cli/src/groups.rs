@@ -236,8 +236,9 @@ pub(crate) fn check(
     }
     let format = matches.get_one("format").copied().unwrap_or(FormatName::Plain);
     if entry.options.contains(&"format") && !entry.formats.contains(&format) {
+        let form = format.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
         let why = format!("'{command}' has no such form; see 'loligo {command} --help'");
-        return Err(Failure::new("--format", why));
+        return Err(Failure::new(format!("--format {form}"), why));
     }
     Ok(())
 }

@@ -17,9 +17,9 @@ pub(crate) enum SnapCommand {
     /// List the pool's snapshots.
     Lssnap,
     /// Make a snapshot of the pool.
-    Mksnap { name: String },
+    Mksnap { name: Name },
     /// Remove a snapshot of the pool.
-    Rmsnap { name: String },
+    Rmsnap { name: Name },
     /// Show what an object was at its snapshots.
     Listsnaps { object: Name },
     /// Make an object what it was at a snapshot of the pool.

@@ -21,7 +21,7 @@ impl<T> Node<T> {
 /// frees nothing, so it may be done under a lock.
 ///
 /// Invariant: `first`, and each node's `next`, is null or a node from `Box::into_raw` that belongs to this
-/// chain alone; following `next` from `first` passes `len` nodes, the last of which is `last`. `last` is
+/// chain alone; following `next` from `first` passes `len` nodes and ends at `last`. `last` is
 /// meaningless if `len` is 0.
 pub(crate) struct Chain<T> {
     first: *mut Node<T>,

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 pub enum Mode {
     /// Nothing.
     Off = 0,
-    /// Waits: by which call site, for which holder, and how long. An acquire without a wait costs
+    /// Waits: the call site that waits, the holder it waits for, and the duration. An acquire without a wait costs
     /// nothing measurable.
     #[default]
     Contended = 1,

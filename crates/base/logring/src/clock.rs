@@ -160,7 +160,7 @@ mod tests {
         let (before, ticks, after) = (wall_ns(), ticks(), wall_ns());
         clock.look();
         let told = clock.wall_ns(ticks);
-        // Three clocks, one of which may be slewed: a difference of little more than a microsecond is
+        // Three clocks, and one may be slewed: a difference of little more than a microsecond is
         // normal.
         assert!(told + 100_000 >= before && told <= after + 100_000, "{before} {told} {after}");
     }

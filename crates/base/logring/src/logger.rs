@@ -31,8 +31,9 @@ const WRITE_BYTES: usize = 64 << 10;
 static STOP: AtomicBool = AtomicBool::new(false);
 /// A log thread exists. There is at most one.
 static TAKEN: AtomicBool = AtomicBool::new(false);
-/// Where the log shall go from the next time on that it is opened again.
-static NEXT: Arrivals<Output> = Arrivals::new();
+
+/// The destination that [`redirect`] has opened, taken when the log is opened again.
+static NEXT: Arrivals<Next> = Arrivals::new();
 
 /// What the last log thread left for the next one: rings live longer than it.
 static LEFT: Arrivals<Merge> = Arrivals::new();
@@ -131,6 +132,8 @@ pub fn start(config: Config) -> Result<Logger, StartError> {
     crash::watch_forks();
     clock::choose();
     STOP.store(false, SeqCst);
+    // A redirect that raced with the end of an earlier log may have left its destination.
+    drop(NEXT.take());
     // Before the thread is created: it finds everything logged from now on in the rings.
     OPEN.store(true, SeqCst);
     subsys::set_recording(true);
@@ -166,16 +169,24 @@ impl Drop for End {
     }
 }
 
-/// Has the log go elsewhere from now on; what was logged before is written where it went until then. False:
-/// there is no log.
+/// A destination, and whether errors also go to standard error from then on.
+struct Next {
+    output: Output,
+    errors_to_stderr: bool,
+}
+
+/// Redirects the log. Entries logged before the call are written to the old destination.
+/// `errors_to_stderr` is as in [`Config::errors_to_stderr`]. Returns `false` if there is no log.
+///
+/// Opens the file, and waits until the log thread has taken it: not for a thread that must not wait.
 ///
 /// # Errors
-/// The file cannot be opened; the log goes on where it was.
-pub fn redirect(sink: Sink) -> io::Result<bool> {
+/// The file cannot be opened; the log keeps its destination.
+pub fn redirect(sink: Sink, errors_to_stderr: bool) -> io::Result<bool> {
     if !is_open() || is_log_thread() {
         return Ok(false);
     }
-    NEXT.add(Output::open(sink)?);
+    NEXT.add(Next { output: Output::open(sink)?, errors_to_stderr });
     Ok(reopen())
 }
 
@@ -269,8 +280,9 @@ impl Worker {
     }
 
     fn reopen(&mut self) {
-        if let Some(next) = NEXT.take().pop() {
-            self.output = next;
+        if let Some(Next { output, errors_to_stderr }) = NEXT.take().pop() {
+            self.output.replace_by(output);
+            self.errors_to_stderr = errors_to_stderr;
             return;
         }
         if let Err(e) = self.output.reopen() {

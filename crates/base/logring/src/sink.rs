@@ -59,6 +59,12 @@ impl Output {
         Ok(())
     }
 
+    /// Continues with another destination, which also gets the report of lines lost so far.
+    pub(crate) fn replace_by(&mut self, next: Self) {
+        let lost = self.lost.take();
+        *self = Self { lost, ..next };
+    }
+
     pub(crate) fn write(&mut self, bytes: &[u8], lines: usize) {
         let is_reported = std::mem::take(&mut self.is_reported);
         match self.to.write_all(bytes).and_then(|()| self.to.flush()) {
@@ -137,6 +143,9 @@ mod tests {
         output.write(b"3 lines lost\n", 1);
         output.write(b"d\n", 1);
         assert_eq!(lost(&mut output), Some(3), "a write without a report changes nothing");
+        let next = Output::open(Sink::Writer(Box::new(Full(0)))).expect("a writer opens");
+        output.replace_by(next);
+        assert_eq!(lost(&mut output), Some(3), "another destination gets the report");
         output.write(b"3 lines lost\n", 1);
         assert_eq!(lost(&mut output), None);
     }

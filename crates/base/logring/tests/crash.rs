@@ -94,8 +94,8 @@ fn a_signal_that_is_sent_dumps() {
 
 #[test]
 fn a_stack_overflow_dumps_and_is_still_told() {
-    // Rust's handler turns the fault into an abort: two signals, two dumps, the first of which has the
-    // entries.
+    // Rust's handler turns the fault into an abort: two signals and two
+    // dumps. The first dump has the entries.
     let (log, status, stderr) = crash("overflow");
     assert_dumped(&log);
     assert!(stderr.contains("has overflowed its stack"), "{stderr}");

@@ -315,13 +315,13 @@ impl Write for Full {
 #[test]
 fn it_goes_elsewhere_while_it_runs() {
     let _turn = turn();
-    assert!(!redirect(Sink::Stderr).unwrap(), "there is none");
+    assert!(!redirect(Sink::Stderr, false).unwrap(), "there is none");
     let (first, logger) = Memory::start();
     log!(OSD, 1, "one");
-    assert!(redirect(Sink::File("/no/such/directory/log".into())).is_err());
+    assert!(redirect(Sink::File("/no/such/directory/log".into()), false).is_err());
     log!(OSD, 1, "two");
     let second = Memory::default();
-    assert!(redirect(Sink::Writer(Box::new(second.clone()))).unwrap());
+    assert!(redirect(Sink::Writer(Box::new(second.clone())), false).unwrap());
     log!(OSD, 1, "three");
     logger.stop();
     assert_eq!(first.lines(), [" 1 osd: one", " 1 osd: two"]);

@@ -30,7 +30,8 @@ pub enum AddrKind {
 }
 
 impl AddrKind {
-    fn code(self) -> u32 {
+    /// Ceph's number of the kind (`entity_addr_t::type`).
+    pub fn code(self) -> u32 {
         match self {
             Self::None => 0,
             Self::Legacy => 1,

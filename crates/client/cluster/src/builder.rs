@@ -171,7 +171,7 @@ impl Builder {
             discover::monitors(&conf, self.dns).await?
         };
         let hostname = self.environment.host.clone();
-        let (monc, hunt) = MonClient::new(Arc::clone(&auth), hostname.clone(), monitors);
+        let (monc, hunt) = MonClient::new(Arc::clone(&auth), hostname, monitors);
         let switch = Arc::new(Switch { monc: Arc::new(monc), registry: Registry::new() });
         let config = Config {
             reroute: self.reroute,
@@ -185,17 +185,8 @@ impl Builder {
         let messenger = Messenger::new(config, Arc::new(Dispatch(Arc::downgrade(&switch))));
         let dialer = Arc::new(Dialer::new(Arc::downgrade(&messenger), Arc::clone(&auth)));
         let mgrc = Arc::new(MgrClient::new(Arc::clone(&switch.monc)));
-        let parts = Parts {
-            conf,
-            hostname,
-            auth,
-            messenger,
-            mgrc,
-            dialer,
-            switch,
-            waits: self.waits,
-            patience: times.mount,
-        };
+        let parts =
+            Parts { conf, auth, messenger, mgrc, dialer, switch, waits: self.waits, patience: times.mount };
         let cluster = Cluster::new(Arc::new(parts));
         cluster.register(EntityType::MGR, &[MMgrMap::KIND], cluster.managers())?;
         Ok(Joining { cluster, hunt, times })

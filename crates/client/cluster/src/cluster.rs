@@ -35,7 +35,8 @@ pub struct Cluster(Arc<Lifeline>);
 /// State that ends with the last handle.
 struct Lifeline {
     parts: Arc<Parts>,
-    tasks: Mutex<Vec<AbortHandle>>,
+    /// `None` once the client has ended.
+    tasks: Mutex<Option<Vec<AbortHandle>>>,
 }
 
 impl Drop for Lifeline {
@@ -47,7 +48,6 @@ impl Drop for Lifeline {
 /// The parts of a client.
 pub(crate) struct Parts {
     pub(crate) conf: Conf,
-    pub(crate) hostname: String,
     pub(crate) auth: Arc<AuthClient>,
     pub(crate) messenger: Arc<Messenger>,
     pub(crate) mgrc: Arc<MgrClient>,
@@ -58,9 +58,9 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    fn close(&self, tasks: &Mutex<Vec<AbortHandle>>) {
-        let tasks = std::mem::take(&mut *tasks.lock());
-        tasks.iter().for_each(AbortHandle::abort);
+    fn close(&self, tasks: &Mutex<Option<Vec<AbortHandle>>>) {
+        let tasks = tasks.lock().take();
+        tasks.iter().flatten().for_each(AbortHandle::abort);
         self.switch.monc.close();
         self.mgrc.close();
     }
@@ -77,12 +77,19 @@ impl Cluster {
     pub(crate) fn new(parts: Arc<Parts>) -> Self {
         let observed: Weak<Parts> = Arc::downgrade(&parts);
         parts.waits.look_at(observed);
-        Self(Arc::new(Lifeline { parts, tasks: Mutex::new(&TASKS, Vec::new()) }))
+        Self(Arc::new(Lifeline { parts, tasks: Mutex::new(&TASKS, Some(Vec::new())) }))
     }
 
-    /// Registers a task to be aborted when the client ends.
+    /// Registers a task to be aborted when the client ends; aborts it if that was before.
     pub(crate) fn keep_task(&self, task: AbortHandle) {
-        self.0.tasks.lock().push(task);
+        let mut tasks = self.0.tasks.lock();
+        match &mut *tasks {
+            Some(tasks) => tasks.push(task),
+            None => {
+                drop(tasks);
+                task.abort();
+            }
+        }
     }
 
     pub(crate) fn parts(&self) -> &Arc<Parts> {
@@ -145,7 +152,7 @@ impl Cluster {
 
     /// Returns this machine's name.
     pub fn hostname(&self) -> &str {
-        &self.parts().hostname
+        self.monitors().hostname()
     }
 
     /// Returns the cluster's id, or `None` before the first session with a monitor.

@@ -131,7 +131,7 @@ impl Builder {
         cluster.monitors().follow("osdmap", 0);
         let steward = tokio::spawn(steward.run()).abort_handle();
         let core = Core { cluster: cluster.clone(), objecter };
-        let lifeline = Lifeline { core: Arc::new(core), steward };
+        let lifeline = Lifeline { core, steward };
         joining.connect().await?;
         let core = &lifeline.core;
         let patience = core.cluster.patience();

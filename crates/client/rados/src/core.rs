@@ -15,7 +15,7 @@ pub(crate) struct Core {
 
 /// State that ends with the last handle: the steward, the sessions and the operations in flight.
 pub(crate) struct Lifeline {
-    pub(crate) core: Arc<Core>,
+    pub(crate) core: Core,
     pub(crate) steward: AbortHandle,
 }
 

@@ -46,7 +46,7 @@ impl Rados {
         cluster.shutdown().await;
     }
 
-    pub(crate) fn core(&self) -> &Arc<Core> {
+    pub(crate) fn core(&self) -> &Core {
         &self.lifeline.core
     }
 
@@ -193,7 +193,7 @@ impl Rados {
         &self,
         pool: PoolId,
         op: PoolOpCode,
-        name: &str,
+        name: impl AsRef<[u8]>,
         snap: SnapId,
     ) -> Result<Bytes, Error> {
         let body = MPoolOp {
@@ -202,7 +202,7 @@ impl Rados {
             pool: u32::try_from(pool.0).map_err(|_| Errno::EINVAL)?,
             op,
             snapid: snap,
-            name: Bytes::copy_from_slice(name.as_bytes()),
+            name: Bytes::copy_from_slice(name.as_ref()),
             crush_rule: -1,
         };
         let reply: MPoolOpReply = self.ask(&body).await?;
@@ -391,13 +391,13 @@ impl Rados {
 
 /// Changes of a client's settings in the monitors' configuration database.
 #[derive(Debug)]
-pub struct MonitorsSettings(watch::Receiver<BTreeMap<String, String>>);
+pub struct MonitorsSettings(watch::Receiver<Option<BTreeMap<String, String>>>);
 
 impl MonitorsSettings {
     /// Waits for a change and returns all settings, by option; `None` if the client has ended. Cancel safe.
     pub async fn changed(&mut self) -> Option<BTreeMap<String, String>> {
         self.0.changed().await.ok()?;
-        Some(self.0.borrow_and_update().clone())
+        self.0.borrow_and_update().clone()
     }
 }
 

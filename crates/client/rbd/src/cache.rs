@@ -34,7 +34,7 @@ use tokio::sync::SemaphorePermit;
 use crate::Error;
 use crate::image::{GATE_PLACES, Image, Inner};
 use crate::io::done;
-use crate::object_write::Before;
+use crate::object_write::{Before, ObjectChange};
 use crate::room::PARTS_MAX;
 
 /// Held to detect sequential reads; a cache hit takes it only when it reaches read-ahead data.
@@ -364,7 +364,8 @@ impl Inner {
         let writing = self.map.writing(&[object]).await?;
         let write =
             |op| extents.iter().fold(op, |op: WriteOp, (offset, data)| op.write(*offset, data.clone()));
-        done(&self.change(&io, extent, before, writing.was_missing(object), write).await?)
+        let missing = writing.was_missing(object);
+        done(&self.change(&io, ObjectChange { extent, before, missing, op: write }).await?)
     }
 }
 

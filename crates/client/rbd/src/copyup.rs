@@ -18,7 +18,7 @@
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-use loligo_rados::{Errno, IoCtx, Outcome, SnapId, WriteOp, WriteOptions};
+use loligo_rados::{Errno, IoCtx, Outcome, SnapId, WriteOp};
 use loligo_stripe::{ObjectExtent, ObjectNo};
 use loligo_wire::rbd::feature;
 use loligo_wire::rbd::object_map::{EXISTS, EXISTS_CLEAN};
@@ -28,14 +28,10 @@ use crate::call::telling;
 use crate::error::{EBUSY, ESTALE};
 use crate::features::OBJECT_MAP_INVALID;
 use crate::image::Inner;
-use crate::object_write::Before;
+use crate::object_write::{ATTEMPTS, Before, ObjectChange};
 use crate::resize::REMOVALS;
 use crate::turns::Turn;
 use crate::{call, names};
-
-/// The most attempts of a change whose object is still missing. One is enough, unless a clone without
-/// exclusive lock is resized or flattened meanwhile.
-const ATTEMPTS: u32 = 8;
 
 /// The most snapshots' maps updated in parallel for one object; many objects may be copied up at once.
 const MAPS_AT_ONCE: usize = 4;
@@ -47,64 +43,54 @@ struct Copy<'a> {
 }
 
 impl Inner {
-    /// Changes an object of which the parent may have data.
-    pub(crate) async fn change_covered(
+    /// Changes an object that the parent may have data for.
+    pub(crate) async fn change_covered<F: Fn(WriteOp) -> WriteOp>(
         &self,
         io: &IoCtx,
-        extent: ObjectExtent,
-        before: Before,
-        missing: bool,
-        op: impl Fn(WriteOp) -> WriteOp,
+        change: ObjectChange<F>,
     ) -> Result<Outcome, Error> {
-        let (number, oid) = (extent.object.0, self.object(extent));
         for attempt in 0..ATTEMPTS {
-            if !self.needs_copy(extent, before) {
-                return Ok(io.execute(oid.as_str(), op(WriteOp::new()), WriteOptions::default()).await?);
+            if !self.needs_copy(&change) {
+                return self.send_change(io, &change, WriteOp::new()).await;
             }
-            if !missing || attempt > 0 {
-                let guarded = op(WriteOp::new().assert_exists());
-                let done = io.execute(oid.as_str(), guarded, WriteOptions::default()).await?;
-                if done.errno() != Some(Errno::ENOENT) {
-                    return Ok(done);
-                }
+            let guard = (WriteOp::new().assert_exists(), Errno::ENOENT);
+            if let Some(done) = self.try_guarded(io, &change, guard, attempt).await? {
+                return Ok(done);
             }
-            if let Some(copy) = self.copy_of(number).await? {
-                return self.change_copy(io, extent, before, copy, op).await;
+            if let Some(copy) = self.copy_of(change.extent.object.0).await? {
+                return self.change_copy(io, &change, copy).await;
             }
         }
         Err(EBUSY.into())
     }
 
     /// Copies an object up, and changes it.
-    async fn change_copy(
+    async fn change_copy<F: Fn(WriteOp) -> WriteOp>(
         &self,
         io: &IoCtx,
-        extent: ObjectExtent,
-        before: Before,
+        change: &ObjectChange<F>,
         copy: Copy<'_>,
-        op: impl Fn(WriteOp) -> WriteOp,
     ) -> Result<Outcome, Error> {
-        let oid = self.object(extent);
+        let number = change.extent.object.0;
         let (is_empty, has_snapshots) = (copy.data.is_empty(), self.has_snapshots());
         let first = match is_empty {
             true => WriteOp::new().create(false),
             false => WriteOp::new().exec(call::CLASS, "copyup", &copy.data),
         };
-        if before != Before::Compared && (is_empty || !has_snapshots) {
-            return Ok(io.execute(oid, op(first), WriteOptions::default()).await?);
+        if change.before != Before::Compared && (is_empty || !has_snapshots) {
+            return self.send_change(io, change, first).await;
         }
         if !is_empty && self.view.load().has(feature::OBJECT_MAP) {
-            self.tell_snapshots(extent.object.0, &self.snapshots_over(extent.object.0)).await?;
+            self.tell_snapshots(number, &self.snapshots_over(number)).await?;
         }
-        let guarded = op(WriteOp::new().assert_exists());
         let copying = if is_empty { io } else { &self.data };
         // The OSD executes one client's requests for an object in order.
         let (copied, changed) = futures_util::join!(
-            copying.operate(oid.as_str(), first),
-            io.execute(oid.as_str(), guarded, WriteOptions::default()),
+            copying.operate(self.object(change.extent), first),
+            self.send_change(io, change, WriteOp::new().assert_exists()),
         );
         copied?;
-        Ok(changed?)
+        changed
     }
 
     /// Copies an object up if only the parent has it, so that the parent is not needed for it any more.

@@ -102,7 +102,7 @@ pub struct View {
     /// The first bytes of the image that the parent may have; `None`: only snapshots still need the
     /// parent.
     pub overlap: Option<u64>,
-    /// The migration of which the image is the source or the destination.
+    /// The migration that has the image as its source or its destination.
     pub migration: Option<Arc<Migration>>,
     /// Features that keep this crate from reading the data.
     unreadable: u64,

@@ -10,7 +10,7 @@ use loligo_stripe::ObjectExtent;
 use crate::Error;
 use crate::image::{Image, Inner};
 use crate::object_map::Writing;
-use crate::object_write::Before;
+use crate::object_write::{Before, ObjectChange};
 use crate::room::PARTS_MAX;
 
 /// The most bytes of one I/O: librbd's callers can request a signed 32-bit number.
@@ -121,7 +121,8 @@ impl Image {
             let swap = |op: WriteOp| {
                 op.compare_bytes(extent.offset, expected.clone()).write(extent.offset, data.clone())
             };
-            let outcome = inner.change(&io, extent, Before::Compared, missing, swap).await;
+            let change = ObjectChange { extent, before: Before::Compared, missing, op: swap };
+            let outcome = inner.change(&io, change).await;
             inner.forget(offset, len).await?;
             outcome
         };
@@ -298,7 +299,8 @@ impl Inner {
             })
         };
         let missing = writing.was_missing(extent.object.0);
-        done(&self.change(io, extent, Before::Replaced, missing, write).await?)
+        let change = ObjectChange { extent, before: Before::Replaced, missing, op: write };
+        done(&self.change(io, change).await?)
     }
 
     /// Zeroes a range of an object. If the parent covers the object, the object must exist to hide the
@@ -317,7 +319,8 @@ impl Inner {
             (offset, false) => op.zero(offset, extent.len),
         };
         let before = if extent.offset == 0 && to_end { Before::Replaced } else { Before::Kept };
-        done(&self.change(io, extent, before, writing.was_missing(number), clear).await?)
+        let missing = writing.was_missing(number);
+        done(&self.change(io, ObjectChange { extent, before, missing, op: clear }).await?)
     }
 
     /// Zeroes a range of an object that the parent does not cover, or that lies behind the end of the

@@ -32,7 +32,7 @@
 //! - [`Image::watchers`] lists the clients that have an image open; [`Image::lock_by_hand`] and
 //!   [`Image::break_lock`] manage locks taken by users.
 //! - [`blocking`] is the same API for threads that may block, with images as files.
-//! - [`group`] manages groups of images, of which consistent snapshots are taken.
+//! - [`group`] manages groups of images and takes snapshots that are consistent across a group.
 //! - [`migration`] moves an image to another pool, name or layout while it is in use.
 //! - [`trash`] keeps removed images for a while.
 //! - [`View`] holds the contents of an image's header.

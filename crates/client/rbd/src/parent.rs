@@ -216,7 +216,7 @@ impl Inner {
         !self.view.load().snapshots.is_empty()
     }
 
-    /// The snapshots, oldest first, for which the parent may have data of an object, with their flags.
+    /// The snapshots, with their flags, whose states of an object may need the parent's data, oldest first.
     pub(crate) fn snapshots_over(&self, object: u64) -> Vec<(SnapId, u64)> {
         let covers = |overlap: Option<u64>| {
             overlap.is_some_and(|overlap| self.fixed.layout.object_len(ObjectNo(object), overlap) > 0)

@@ -80,8 +80,6 @@ const EPERM: Errno = Errno(1);
 pub(crate) const EBUSY: Errno = Errno(16);
 /// The file is too long.
 const EFBIG: Errno = Errno(27);
-/// A condition did not hold (`-ECANCELED` of CMPXATTR).
-pub(crate) const ECANCELED: Errno = Errno(125);
 
 /// A read that failed.
 #[derive(Debug, thiserror::Error)]

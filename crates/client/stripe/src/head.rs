@@ -13,7 +13,7 @@ use bytes::Bytes;
 use loligo_rados::{CmpOp, Errno, IoCtx, LockGuard, LockMode, LockOptions, Name, ReadOp, WriteOp};
 
 use crate::FILE_BYTES_MAX;
-use crate::error::{EBUSY, ECANCELED, Error};
+use crate::error::{EBUSY, Error};
 use loligo_layout::Layout;
 
 const STRIPE_UNIT: &str = "striper.layout.stripe_unit";
@@ -136,7 +136,7 @@ impl Head {
     pub(crate) async fn grow(&self, size: u64) -> Result<(), Error> {
         let op = WriteOp::new().compare_xattr_number(SIZE, CmpOp::Gt, size).set_xattr(SIZE, size.to_string());
         match self.io.operate(self.name.clone(), op).await {
-            Err(e) if e.errno() == ECANCELED => Ok(()),
+            Err(e) if e.errno() == Errno::ECANCELED => Ok(()),
             done => Ok(done?),
         }
     }
@@ -157,7 +157,7 @@ impl Head {
         };
         match self.io.operate(self.name.clone(), op).await {
             Ok(()) => Ok(true),
-            Err(e) if e.errno() == ECANCELED => Ok(false),
+            Err(e) if e.errno() == Errno::ECANCELED => Ok(false),
             Err(e) => Err(e.into()),
         }
     }

@@ -102,7 +102,7 @@ impl Command {
         self.arg(name, choices, false, false)
     }
 
-    /// Adds a last argument that takes all words that are left, of which there must be one.
+    /// Adds a last argument that takes all remaining words, at least one.
     pub fn rest(self, name: &str) -> Self {
         self.arg(name, &[], true, true)
     }

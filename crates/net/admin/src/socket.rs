@@ -150,17 +150,22 @@ fn serve(runtime: &Runtime, listener: &UnixListener, admin: &Admin, mut stopped:
             let admin = admin.clone();
             tokio::spawn(async move {
                 // The result is dropped: a client that disconnects or is too slow gets no answer.
-                let _ = converse(stream, &admin).await;
+                let place = Arc::new(place);
+                let _ = converse(stream, &admin, Arc::clone(&place)).await;
                 drop(place);
             });
         }
     });
 }
 
-/// Handles one request.
-async fn converse(mut stream: UnixStream, admin: &Admin) -> io::Result<()> {
+/// Handles one request. Its command keeps `place`, so that commands that do not end are bounded, too.
+async fn converse(
+    mut stream: UnixStream,
+    admin: &Admin,
+    place: Arc<impl Send + Sync + 'static>,
+) -> io::Result<()> {
     let Some(request) = timeout(PATIENCE, receive(&mut stream)).await?? else { return Ok(()) };
-    let reply = protocol::reply(&admin.answer(request).await);
+    let reply = protocol::reply(&admin.answer(request, place).await);
     timeout(PATIENCE, async {
         stream.write_all(&reply).await?;
         stream.shutdown().await

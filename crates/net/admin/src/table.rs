@@ -94,9 +94,10 @@ impl Admin {
         })
     }
 
-    /// Carries out a request as it came, without its terminator, and gives the text of the reply.
-    pub(crate) async fn answer(&self, request: Vec<u8>) -> String {
-        let answer = self.run_to_the_end(request).await.map_err(|refusal| match refusal {
+    /// Carries out a request as it came, without its terminator, and gives the text of the reply. `place` is
+    /// kept as long as the command runs, which may be longer than this waits for it.
+    pub(crate) async fn answer(&self, request: Vec<u8>, place: impl Send + 'static) -> String {
+        let answer = self.run_to_the_end(request, place).await.map_err(|refusal| match refusal {
             Refusal::Unknown(words) => format!("there is no command '{words}'; 'help' lists them"),
             Refusal::Misfit(failure) | Refusal::Failed(failure) => failure.to_string(),
         });
@@ -125,18 +126,22 @@ impl Admin {
 
     /// A command may wait, so each runs on a thread where it may: one that waited on the socket's own thread
     /// would make the other connections wait, and could not drive a runtime.
-    async fn run_to_the_end(&self, request: Vec<u8>) -> Result<String, Refusal> {
+    async fn run_to_the_end(&self, request: Vec<u8>, place: impl Send + 'static) -> Result<String, Refusal> {
         let admin = self.clone();
         let late = |_| {
             let s = LASTING_MAX.as_secs();
             Failure::new(format!("not done after {s} s; it may still be"))
         };
-        let begun =
-            timeout(LASTING_MAX, spawn_blocking(move || admin.begin(&request))).await.map_err(late)?;
-        match begun.map_err(|_| Failure::new("the command has failed; the log says more"))?? {
-            Begun::Done(answer, _) => Ok(answer),
-            Begun::Lasting(answer) => Ok(timeout(LASTING_MAX, answer).await.map_err(late)??),
-        }
+        let whole = async {
+            let begun = spawn_blocking(move || (admin.begin(&request), place)).await;
+            let (begun, _place) =
+                begun.map_err(|_| Failure::new("the command has failed; the log says more"))?;
+            match begun? {
+                Begun::Done(answer, _) => Ok(answer),
+                Begun::Lasting(answer) => Ok(answer.await?),
+            }
+        };
+        timeout(LASTING_MAX, whole).await.map_err(late)?
     }
 
     fn begin(&self, request: &[u8]) -> Result<Begun, Refusal> {

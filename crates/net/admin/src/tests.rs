@@ -30,7 +30,7 @@ fn admin() -> (Admin, Arc<AtomicU32>) {
 /// The answer of the socket to a request.
 fn answer(admin: &Admin, request: &[u8]) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
-    runtime.block_on(admin.answer(request.to_vec()))
+    runtime.block_on(admin.answer(request.to_vec(), ()))
 }
 
 fn json_of(admin: &Admin, request: &str) -> Value {

@@ -35,8 +35,13 @@ pub enum KeyringFileError {
     #[error("no keyring found at {}", Paths(.0))]
     NotFound(Vec<PathBuf>),
     /// The file's text is not a keyring.
-    #[error(transparent)]
-    Text(#[from] KeyringError),
+    #[error("{path}: {source}", path = path.display())]
+    Text {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with its text.
+        source: KeyringError,
+    },
 }
 
 struct Paths<'a>(&'a [PathBuf]);
@@ -58,7 +63,7 @@ pub fn read_keyring(path: &Path) -> Result<Keyring, KeyringFileError> {
     let text = read_text(path)
         .map(Zeroizing::new)
         .map_err(|source| KeyringFileError::Io { path: path.to_owned(), source })?;
-    Ok(Keyring::parse_leniently(&text)?)
+    Keyring::parse_leniently(&text).map_err(|source| KeyringFileError::Text { path: path.to_owned(), source })
 }
 
 /// Reads the first keyring of a list that can be opened, as Ceph does. If some exist and none can be
@@ -167,7 +172,7 @@ mod tests {
         }
         assert!(matches!(
             read_keyring(&file("what", "[what]\n")),
-            Err(KeyringFileError::Text(KeyringError::Name { line: 1, .. }))
+            Err(KeyringFileError::Text { source: KeyringError::Name { line: 1, .. }, .. })
         ));
         assert!(matches!(Keyring::parse("[client.a]\n"), Err(KeyringError::NoKey(_))));
     }

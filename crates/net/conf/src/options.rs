@@ -57,7 +57,7 @@ impl Environment {
 /// The options of the command line.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
-    /// `-c`, `--conf`: a list of files, of which the first existing one is read.
+    /// `-c`, `--conf`: a list of files. The first existing file is read.
     pub conf_file: Option<String>,
     /// `--cluster`.
     pub cluster: Option<String>,

@@ -25,15 +25,14 @@ mod features;
 pub mod fuzz;
 mod mix;
 mod monmap;
-mod name;
 mod osdmap;
 mod pool;
 mod snaps;
 mod strhash;
 
 pub use features::Features;
+pub use loligo_wire::Name;
 pub use monmap::{MonAuth, MonInfo, MonMap};
-pub use name::Name;
 pub use osdmap::{
     AddrTimes, ApplyError, Blocklist, CrimsonChange, EncodedOsdMap, HOLE, Incremental, MapFlags, NextEpoch,
     Osd, OsdInfo, OsdMap, OsdMapBuilder, OsdSet, OsdState, OsdXInfo, StretchMode, Target, Targets, UpActing,

@@ -12,7 +12,7 @@
 //! - zlib: a byte without meaning, then raw DEFLATE
 //! - zstd: the decompressed length in 32 bits, then one frame
 //! - lz4: the number of blocks in 32 bits; for each block its decompressed and its compressed length;
-//!   then the blocks, each of which uses the previous ones as dictionary
+//!   then the blocks; each block uses the previous ones as dictionary
 //!
 //! A peer's claims are not trusted: a segment never becomes longer than the bound of an uncompressed
 //! one, and memory is allocated only for what the format could produce from the bytes received; for
@@ -222,7 +222,7 @@ mod tests {
     fn methods_have_names_and_numbers() {
         for method in Method::ALL {
             assert_eq!(Method::by_name(method.name()), Some(method));
-            assert_eq!(Method::from_code(method as u32), Some(method));
+            assert_eq!(Method::from_code(method.code()), Some(method));
         }
         assert_eq!(
             (Method::by_name("brotli"), Method::from_code(0), Method::from_code(5)),

@@ -2,16 +2,15 @@
 
 /// A compression method (`Compressor::CompressionAlgorithm`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u32)]
 pub enum Method {
     /// Snappy: fast, compresses little.
-    Snappy = 1,
+    Snappy,
     /// DEFLATE: slow.
-    Zlib = 2,
+    Zlib,
     /// Zstandard: of medium speed, compresses most.
-    Zstd = 3,
+    Zstd,
     /// LZ4: fast.
-    Lz4 = 4,
+    Lz4,
 }
 
 impl Method {
@@ -33,7 +32,17 @@ impl Method {
         Self::ALL.into_iter().find(|method| method.name() == name)
     }
 
+    /// Ceph's number of the method.
+    pub(crate) fn code(self) -> u32 {
+        match self {
+            Self::Snappy => 1,
+            Self::Zlib => 2,
+            Self::Zstd => 3,
+            Self::Lz4 => 4,
+        }
+    }
+
     pub(crate) fn from_code(code: u32) -> Option<Self> {
-        Self::ALL.into_iter().find(|method| *method as u32 == code)
+        Self::ALL.into_iter().find(|method| method.code() == code)
     }
 }

@@ -268,7 +268,7 @@ mod tests {
         Push(usize),
         /// Data of the first length in two buffers, and an epilogue of the second length.
         Late(usize, usize),
-        /// Writes with this many slices, of which a part is accepted.
+        /// Writes with this many slices; the socket accepts a part of them.
         Write(usize, prop::sample::Index),
     }
 

@@ -38,7 +38,7 @@ fn block(mon: &mut Mon, session: SessionId, number: u32) -> (usize, usize) {
     let allocations = counting::allocations() - before;
     let bytes = match &effects.save {
         Some(Save::Change(change)) => change.len(),
-        Some(Save::All) => 0,
+        Some(Save::All) => mon.monitor.state().to_json().len(),
         None => panic!("a change is saved"),
     };
     (allocations, bytes)

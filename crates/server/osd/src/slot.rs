@@ -609,7 +609,7 @@ mod tests {
                 let old = read.outs[0].data.to_vec();
                 let number: u64 = std::str::from_utf8(&old).expect("digits").parse().unwrap_or(0);
                 let same =
-                    OsdOp::xattr(OpCode::CMPXATTR, b"n", &old, CmpOp::Eq as u8, XattrArgs::MODE_STRING);
+                    OsdOp::xattr(OpCode::CMPXATTR, b"n", &old, CmpOp::Eq.code(), XattrArgs::MODE_STRING);
                 let next = (number + 1).to_string();
                 let set = OsdOp::xattr(OpCode::SETXATTR, b"n", next.as_bytes(), 0, 0);
                 match self.ask(object, smallvec![same, set]).result {

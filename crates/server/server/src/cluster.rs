@@ -63,9 +63,9 @@ impl Facts {
         self.daemons.iter().filter(move |daemon| daemon.name.kind == kind).map(|daemon| daemon.at)
     }
 
-    /// The address at which the monitor listens.
+    /// The address at which the monitor listens, which is the last in the list.
     pub(crate) fn mon_addr(&self) -> SocketAddr {
-        self.addrs(EntityType::MON).next().unwrap_or_else(|| unreachable!("every cluster has a monitor"))
+        self.addrs(EntityType::MON).last().unwrap_or_else(|| unreachable!("every cluster has a monitor"))
     }
 }
 
@@ -193,12 +193,18 @@ fn daemons(
         list.push(OsdDaemon::new(around, (id, random_uuid()?), *last, compression, &throttle));
     }
     list.push(Mgr::new(around));
-    list.extend(builder.daemons.iter().map(|make| make(around)));
+    for daemon in builder.daemons.iter().map(|make| make(around)) {
+        let name = daemon.name();
+        if name.kind == EntityType::MON || list.iter().any(|other| other.name() == name) {
+            return Err(StartError::Daemon(name));
+        }
+        list.push(daemon);
+    }
     Ok((list, Mon::new(around, builder.mon_addr, places.mon)))
 }
 
-/// Registers the listening daemons with the monitor and creates the pools of the builder, before clients
-/// can connect.
+/// Registers the listening daemons with the monitor and creates the pools of the builder, before the
+/// monitor listens.
 async fn introduce(
     mon: &MonService,
     open: &mut [OpenDoor],

@@ -51,7 +51,8 @@ pub trait Daemon: Send + Sync {
     }
 
     /// Registers the daemon with the monitor once it listens at `addrs`. The server runs the
-    /// introductions of all daemons together, in the order of the list, before clients can connect.
+    /// introductions of all daemons but the monitor's together, in the order of the list, before the
+    /// monitor listens. Clients that know the daemon's address may connect earlier.
     fn introduce(&self, addrs: EntityAddrVec) -> Option<Introduction> {
         drop(addrs);
         None

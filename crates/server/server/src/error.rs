@@ -8,6 +8,7 @@ use loligo_conf::KeyringFileError;
 use loligo_mon::FileError;
 use loligo_mon::command::Failure;
 use loligo_store_disk::OpenError;
+use loligo_wire::EntityName;
 
 /// Why a server could not start.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +32,9 @@ pub enum StartError {
     /// Another server uses the data directory.
     #[error("{0} is in use by another server")]
     InUse(PathBuf),
+    /// An added daemon has the name of another one, or is a monitor.
+    #[error("{0} cannot be added: the server has a daemon of this name, or a monitor of its own")]
+    Daemon(EntityName),
     /// The server cannot listen at the address.
     #[error("cannot listen at {addr}: {source}")]
     Listen {

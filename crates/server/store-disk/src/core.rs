@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::Thread;
 
 use loligo_lane::{Action, Bound};
-use loligo_store::{BatchListeners, Fetch, Later, StoreError};
+use loligo_store::{Batches, Fetch, Later, StoreError};
 
 use super::backend::{BackendFile, Kv};
 use super::config::SmallWrites;
@@ -35,7 +35,7 @@ pub(super) struct Core {
     pub(super) marks: Marks,
     pub(super) signals: Signals,
     /// The listeners of the result batches that the committer and the reader deliver.
-    pub(super) batches: Arc<BatchListeners>,
+    pub(super) batches: Arc<Batches>,
     small_writes: SmallWrites,
     /// Objects changed since the last checkpoint.
     pub(super) dirty: AtomicU64,

@@ -32,7 +32,7 @@ pub(super) fn write_large(core: &Core, large: &Large) -> io::Result<()> {
     }
 }
 
-/// Writes in progress, each of which [`Large::task`] has assigned to this thread. On drop, wakes the
+/// Writes in progress that [`Large::task`] has assigned to this thread. On drop, wakes the
 /// threads waiting for them, also if writing failed or panicked: a store that has already stopped wakes no
 /// thread again.
 pub(super) struct Writing<'a> {

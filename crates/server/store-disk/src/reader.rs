@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use loligo_lane::{Action, Lane, RunEnd};
 use loligo_lockstat::{Class, Mutex};
-use loligo_store::{BatchListeners, guarded};
+use loligo_store::{Batches, guarded};
 
 use super::backend::{BackendFile, Buffer, Parts, Ring, Wake};
 
@@ -75,7 +75,7 @@ pub(super) struct Reader {
 struct Shared {
     lane: Lane<Job>,
     file: Arc<dyn BackendFile>,
-    batches: Arc<BatchListeners>,
+    batches: Arc<Batches>,
     closing: AtomicBool,
 }
 
@@ -84,7 +84,7 @@ impl Reader {
     /// the pool. `batches` are notified of results delivered together.
     pub(super) fn start(
         file: Arc<dyn BackendFile>,
-        batches: Arc<BatchListeners>,
+        batches: Arc<Batches>,
         panicked: impl FnOnce(String) + Send + 'static,
     ) -> io::Result<Option<Self>> {
         let lane = Lane::new(&READER, WAITING_MAX);

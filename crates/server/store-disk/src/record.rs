@@ -50,7 +50,7 @@ pub(super) struct Edits<'a> {
 const TRANSACTION: u8 = 1;
 const REMOVE: u8 = 2;
 
-/// The whole blocks of a write, of which there is at least one: the part that can get a place of its own.
+/// The whole blocks of a write, at least one. They are the part that can get a place of its own.
 pub(super) struct Whole<'c> {
     /// The object's block where they begin.
     at: u64,

@@ -372,7 +372,7 @@ fn make_collection(core: &Arc<Core>, collections: &Collections, pg: PgId, void: 
 
 impl ObjectStore for DiskStore {
     fn on_batches(&self, listener: Arc<dyn BatchListener>) {
-        self.core.batches.add(listener);
+        self.core.batches.listen(listener);
     }
 
     fn open(&self, pg: PgId, listener: Arc<dyn CommitListener>) -> Result<Arc<dyn Collection>, StoreError> {

@@ -1,12 +1,7 @@
 //! Batches of results that a thread of a store delivers one after the other, so that their consequences
 //! can be handled together.
 
-use std::sync::Arc;
-
-use loligo_lockstat::{Class, RwLock};
-
-/// Held for reading to clone the list; held for writing to register a listener.
-static LISTENERS: Class = Class::new("store.batch_listeners");
+use std::sync::{Arc, OnceLock};
 
 /// Is notified when a thread of a store begins and ends a batch of results: of reads
 /// ([`Later`](crate::Later)) and of committed transactions ([`CommitListener`](crate::CommitListener)).
@@ -21,35 +16,29 @@ pub trait BatchListener: Send + Sync {
     fn ended(&self);
 }
 
-/// The listeners of a store's batches. The parts of a store that deliver results together use it.
-pub struct BatchListeners(RwLock<Arc<[Arc<dyn BatchListener>]>>);
+/// A store's batches, and their listener. The parts of a store that deliver results together use it.
+#[derive(Default)]
+pub struct Batches(OnceLock<Arc<dyn BatchListener>>);
 
-impl Default for BatchListeners {
-    fn default() -> Self {
-        Self(RwLock::new(&LISTENERS, Arc::default()))
-    }
-}
-
-impl BatchListeners {
-    /// Registers a listener for batches that begin from now on.
-    pub fn add(&self, listener: Arc<dyn BatchListener>) {
-        let mut listeners = self.0.write();
-        *listeners = listeners.iter().cloned().chain([listener]).collect();
+impl Batches {
+    /// Registers the listener for batches that begin from now on. Only the first one counts.
+    pub fn listen(&self, listener: Arc<dyn BatchListener>) {
+        let _ = self.0.set(listener);
     }
 
     /// Runs `give`, which delivers results, as one batch.
     pub fn together<R>(&self, give: impl FnOnce() -> R) -> R {
-        let listeners = Arc::clone(&self.0.read());
-        listeners.iter().for_each(|listener| listener.begins());
+        let listener = self.0.get();
+        listener.iter().for_each(|listener| listener.begins());
         let given = give();
-        listeners.iter().for_each(|listener| listener.ended());
+        listener.iter().for_each(|listener| listener.ended());
         given
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use loligo_lockstat::Mutex;
+    use loligo_lockstat::{Class, Mutex};
 
     use super::*;
 
@@ -69,10 +58,11 @@ mod tests {
 
     #[test]
     fn who_listens_hears_of_each_batch_before_and_behind_its_answers() {
-        let listeners = BatchListeners::default();
+        let listeners = Batches::default();
         listeners.together(|| ());
         let notes = Arc::new(Notes(Mutex::new(&HEARD, Vec::new())));
-        listeners.add(notes.clone());
+        listeners.listen(notes.clone());
+        listeners.listen(Arc::new(Notes(Mutex::new(&HEARD, Vec::new()))));
         let given = listeners.together(|| {
             notes.0.lock().push("an answer");
             7

@@ -29,7 +29,7 @@ mod oid;
 mod store;
 mod transaction;
 
-pub use batch::{BatchListener, BatchListeners};
+pub use batch::{BatchListener, Batches};
 pub use delayed::Delayed;
 pub use error::StoreError;
 pub use fetch::{Completer, Fetch, Later};

@@ -14,8 +14,6 @@ use crate::failure::{Context, Failure};
 
 /// The attribute of the first object that holds the note.
 pub(super) const NOTE: &str = "loligo.put";
-/// The errno of a comparison with a different note.
-const ECANCELED: Errno = Errno(125);
 /// The size in a note whose source has no known size.
 const NO_SIZE: u64 = u64::MAX;
 
@@ -77,7 +75,7 @@ impl Note {
         let first = ObjectNames::Striper(name.to_vec()).name(ObjectNo(0));
         let op = WriteOp::new().compare_xattr(NOTE, CmpOp::Eq, self.text()).remove_xattr(NOTE);
         match striper.ioctx().operate(first, op).await {
-            Err(e) if matches!(e.errno(), Errno::ENODATA | Errno::ENOENT | ECANCELED) => Ok(()),
+            Err(e) if matches!(e.errno(), Errno::ENODATA | Errno::ENOENT | Errno::ECANCELED) => Ok(()),
             done => done,
         }
     }

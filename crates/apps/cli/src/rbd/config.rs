@@ -108,8 +108,9 @@ fn not_set(key: &str) -> Failure {
 
 async fn of_cluster(place: &Place, setting: &Setting) -> Result<(), Failure> {
     let who = setting.of();
-    // A name that is not UTF-8 is no entity either.
-    let who = who.as_text().unwrap_or_default();
+    // A name that is not UTF-8 is no entity, and is shown with its bytes as `\xNN`.
+    let shown = who.to_string();
+    let who = who.as_text().unwrap_or(&shown);
     if !["global", "client"].contains(&who) && who.strip_prefix("client.").is_none_or(str::is_empty) {
         let why = format!("invalid config entity: {who} (must be global, client or client.<id>)");
         return Err(Failure::of(Errno::EINVAL, "rbd config", why));

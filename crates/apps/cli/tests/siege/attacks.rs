@@ -40,7 +40,26 @@ const IDLE_SOCKETS: usize = 300;
 const DEAF_REQUESTS: usize = 100;
 const WATCHES: u64 = 100;
 
-type Round = Pin<Box<dyn Future<Output = ()> + Send>>;
+/// `false`: the round has sent nothing of its attack.
+type Round = Pin<Box<dyn Future<Output = bool> + Send>>;
+
+/// The result of a round.
+pub(crate) trait Tried {
+    fn is_tried(self) -> bool;
+}
+
+/// Most rounds send something in any case, or panic.
+impl Tried for () {
+    fn is_tried(self) -> bool {
+        true
+    }
+}
+
+impl Tried for bool {
+    fn is_tried(self) -> bool {
+        self
+    }
+}
 
 /// An attack, and one round of it.
 struct Way {
@@ -88,8 +107,9 @@ impl Attacks {
             let go_on = async move {
                 while !stopping.load(Ordering::Relaxed) {
                     // A round that gets no reply in time counts as well.
-                    let _ = timeout(PATIENCE, (way.round)()).await;
-                    tried.fetch_add(1, Ordering::Relaxed);
+                    if timeout(PATIENCE, (way.round)()).await.unwrap_or(true) {
+                        tried.fetch_add(1, Ordering::Relaxed);
+                    }
                 }
             };
             tasks.spawn_on(go_on, runtime.handle());
@@ -157,13 +177,19 @@ impl Means {
 }
 
 fn ways(means: &Means) -> Vec<Way> {
-    fn way<F: Future<Output = ()> + Send + 'static>(
+    fn way<F: Future<Output: Tried> + Send + 'static>(
         name: &'static str,
         means: &Means,
         round: impl Fn(Means) -> F + Send + Sync + 'static,
     ) -> Way {
         let means = means.clone();
-        Way { name, round: Box::new(move || Box::pin(round(means.clone()))) }
+        Way {
+            name,
+            round: Box::new(move || {
+                let round = round(means.clone());
+                Box::pin(async move { round.await.is_tried() })
+            }),
+        }
     }
     vec![
         way("sockets that say nothing", means, idle_sockets),

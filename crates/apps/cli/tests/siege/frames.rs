@@ -55,9 +55,9 @@ fn write(wire: &mut Wire, means: &Means, tid: u64) -> Bytes {
     wire.sealed(&request(means.evil, means.admin.map_epoch(), write, OsdFlags::WRITE), tid)
 }
 
-pub(crate) async fn bombs(means: Means) {
+pub(crate) async fn bombs(means: Means) -> bool {
     let method = fastrand::choice([Method::Zstd, Method::Zlib, Method::Lz4]).expect("there are some");
-    let Ok(mut wire) = wire(&means, vec![method]).await else { return };
+    let Ok(mut wire) = wire(&means, vec![method]).await else { return false };
     let bomb = write(&mut wire, &means, 1);
     assert!(bomb.len() < LEN / 200, "{method:?}: {} bytes", bomb.len());
     let last = write(&mut wire, &means, 2);
@@ -67,21 +67,25 @@ pub(crate) async fn bombs(means: Means) {
     {
         assert!(result < 0, "a write beyond what an object may be came to {result}");
     }
+    sent.is_ok()
 }
 
 /// Messages whose compressed data claims a larger length than it can have.
-pub(crate) async fn claims(means: Means) {
+pub(crate) async fn claims(means: Means) -> bool {
+    let mut claimed = 0;
     for (method, at) in [(Method::Snappy, 0), (Method::Lz4, 4)] {
-        let Ok(mut wire) = wire(&means, vec![method]).await else { return };
+        let Ok(mut wire) = wire(&means, vec![method]).await else { continue };
         let mut frame = write(&mut wire, &means, 1).to_vec();
         boast(&mut frame, at);
         let sent = wire.stream.write_all(&frame).await;
         // The server closes the connection without a reply; earlier replies are ignored.
         if sent.is_ok() {
+            claimed += 1;
             let mut heard = Vec::new();
             let _ = wire.stream.read_to_end(&mut heard).await;
         }
     }
+    claimed == 2
 }
 
 /// Sets the decompressed length in the last segment to the maximum. The checksum at the frame's end is
@@ -98,22 +102,29 @@ fn boast(frame: &mut [u8], at: usize) {
 
 /// Each connection begins a message or a greeting, stops in the middle of it, and continues byte by
 /// byte.
-pub(crate) async fn halves(means: Means) {
+pub(crate) async fn halves(means: Means) -> bool {
     let mut tasks = JoinSet::new();
     for _ in 0..HALVES {
         tasks.spawn(half_message(means.clone()));
-        tasks.spawn(half_greeting(means.clone()));
+        let greeting = half_greeting(means.clone());
+        tasks.spawn(async move {
+            greeting.await;
+            false
+        });
     }
-    while tasks.join_next().await.is_some() {}
+    let begun = tasks.join_all().await;
+    begun.contains(&true)
 }
 
-async fn half_message(means: Means) {
-    let Ok(mut wire) = wire(&means, Vec::new()).await else { return };
+async fn half_message(means: Means) -> bool {
+    let Ok(mut wire) = wire(&means, Vec::new()).await else { return false };
     let frame = write(&mut wire, &means, 1);
     let cut = Rng::new().usize(1..frame.len());
-    if wire.stream.write_all(&frame[..cut]).await.is_ok() {
+    let is_begun = wire.stream.write_all(&frame[..cut]).await.is_ok();
+    if is_begun {
         drip(&mut wire.stream, &frame[cut..]).await;
     }
+    is_begun
 }
 
 async fn half_greeting(means: Means) {

@@ -56,7 +56,7 @@ impl Case for Devices {
     fn about(&self) -> About {
         About {
             title: "Opening any device waits for one lock that all of them share",
-            before: "One control lock: whoever opens, closes, adds, changes or removes any device holds it meanwhile.",
+            before: "One control lock: each open, close, addition, change or removal of any device holds it to its end.",
             after: "loligo-nbd's registry, in which a device is found without a lock, and a lane for each device, in which it is changed.",
             note: "A thread adds a device, changes it and removes it, again and again; each of the steps waits as long as the setting says, as it would for a disk. The published 18.8 s were \
                    those of one boot with 69 devices and 8 processors; with a lock for each device there were none.",

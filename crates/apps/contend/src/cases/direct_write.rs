@@ -1,4 +1,4 @@
-//! A write of a file covers several objects, each of which takes some time: whether the objects are
+//! A write of a file covers several objects, and each object takes some time: whether the objects are
 //! written one after another.
 
 use std::io::{self, Read as _, Write as _};
@@ -128,7 +128,7 @@ impl DirectWrite {
     }
 }
 
-/// Number of transfers, of which the median counts.
+/// Number of transfers. The result is their median.
 const CARRIED: usize = 9;
 /// Bytes per system call.
 const PIECE_BYTES: usize = 256 << 10;

@@ -306,7 +306,7 @@ impl Backend for Disk {
     }
 }
 
-/// Blocks, of which the least recently used one is evicted. Each block's memory is allocated once.
+/// Blocks. The least recently used block is evicted. Each block's memory is allocated once.
 struct Lru {
     places: FxHashMap<(u64, u64), usize>,
     blocks: Vec<Kept>,

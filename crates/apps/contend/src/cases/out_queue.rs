@@ -61,7 +61,7 @@ impl Case for OutQueue {
             before: "One mutex per connection guards its queue and its socket. A worker holds it while it reads, dispatches \
                      replies, seals and writes; every sender takes it to append its message.",
             after: "loligo-msgr's out-queue: its lock is held to move messages in or out, never while anything is read, \
-                    written or dispatched. Who finds it taken leaves his message to whoever has it.",
+                    written or dispatched. A sender that finds it taken leaves its message to the holder.",
             note: "The waits of the after are those of all locks of the messenger, at both ends of the connection; a try \
                    that fails is none: what is done instead counts as time in the send call. Its \
                    senders write to the socket themselves when nobody else is writing, which counts as time in the send call.",

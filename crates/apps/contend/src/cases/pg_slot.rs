@@ -52,8 +52,8 @@ impl Case for PgSlot {
             title: "Threads queue on one placement group's lock",
             before: "A request goes into its shard's queue; the shard's two threads each take one and lock the placement group \
                      to execute it, so one thread waits for the other.",
-            after: "loligo-osd's PG slot, a lane: the thread that read the request executes it if nobody is executing there, \
-                    and else leaves it to whoever is.",
+            after: "loligo-osd's PG slot, a lane: the thread that read the request executes it if no thread is executing \
+                    there, and else leaves it to the thread that is.",
             note: "Part of the gain is that no thread is woken between reading and executing. The source gives no figure for \
                    this fix alone, but up to 90 % less tail latency for all of its six.",
             source: Source {

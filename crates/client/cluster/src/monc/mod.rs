@@ -43,7 +43,8 @@ pub struct MonClient {
     hostname: String,
     state: Mutex<State>,
     /// The client's settings in the configuration database, as last sent by a monitor.
-    config: watch::Sender<BTreeMap<String, String>>,
+    /// `None` once the session has ended permanently.
+    config: watch::Sender<Option<BTreeMap<String, String>>>,
     events: mpsc::UnboundedSender<Event>,
 }
 
@@ -116,7 +117,7 @@ impl MonClient {
             auth,
             hostname,
             state: Mutex::new(&SESSION, state),
-            config: watch::Sender::default(),
+            config: watch::Sender::new(Some(BTreeMap::new())),
             events,
         };
         (monc, Hunt::new(heard))
@@ -134,11 +135,11 @@ impl MonClient {
 
     /// Returns this client's settings in the monitors' configuration database.
     pub fn config(&self) -> BTreeMap<String, String> {
-        self.config.borrow().clone()
+        self.config.borrow().clone().unwrap_or_default()
     }
 
-    /// Returns a receiver for changes of `config`.
-    pub fn watch_config(&self) -> watch::Receiver<BTreeMap<String, String>> {
+    /// Returns a receiver for changes of `config`; `None` once the session has ended permanently.
+    pub fn watch_config(&self) -> watch::Receiver<Option<BTreeMap<String, String>>> {
         self.config.subscribe()
     }
 
@@ -199,6 +200,7 @@ impl MonClient {
             state.requests.clear();
             state.conn.take()
         };
+        self.config.send_replace(None);
         if let Some(conn) = conn {
             conn.mark_down();
         }
@@ -214,8 +216,10 @@ impl MonClient {
             MConfig::KIND => {
                 if let Ok(settings) = msg.open::<MConfig>() {
                     self.config.send_if_modified(|known| {
-                        let is_new = *known != settings.config;
-                        *known = settings.config;
+                        let is_new = known.as_ref().is_some_and(|known| *known != settings.config);
+                        if is_new {
+                            *known = Some(settings.config);
+                        }
                         is_new
                     });
                 }

@@ -249,12 +249,12 @@ impl IoCtx {
     }
 
     /// Creates a snapshot of the pool.
-    pub fn create_snapshot(&self, name: &str) -> Result<(), Error> {
+    pub fn create_snapshot(&self, name: impl AsRef<[u8]>) -> Result<(), Error> {
         self.wait(self.inner.create_snapshot(name))
     }
 
     /// Removes a snapshot of the pool.
-    pub fn remove_snapshot(&self, name: &str) -> Result<(), Error> {
+    pub fn remove_snapshot(&self, name: impl AsRef<[u8]>) -> Result<(), Error> {
         self.wait(self.inner.remove_snapshot(name))
     }
 

@@ -73,19 +73,19 @@ impl IoCtx {
 /// ones](IoCtx::create_managed_snapshot).
 impl IoCtx {
     /// Creates a snapshot of all objects; EEXIST if the name is in use.
-    pub async fn create_snapshot(&self, name: &str) -> Result<(), Error> {
+    pub async fn create_snapshot(&self, name: impl AsRef<[u8]>) -> Result<(), Error> {
         // The monitors accept both creating a snapshot that exists and removing one that does not.
         self.rados.wait_for_latest_osdmap().await?;
-        if self.snapshot(name).is_ok() {
+        if self.snapshot(&name).is_ok() {
             return Err(Errno::EEXIST.into());
         }
         self.rados.pool_op(self.pool(), PoolOpCode::CreateSnap, name, SnapId(0)).await.map(drop)
     }
 
     /// Removes a snapshot; ENOENT if the name does not exist.
-    pub async fn remove_snapshot(&self, name: &str) -> Result<(), Error> {
+    pub async fn remove_snapshot(&self, name: impl AsRef<[u8]>) -> Result<(), Error> {
         self.rados.wait_for_latest_osdmap().await?;
-        self.snapshot(name)?;
+        self.snapshot(&name)?;
         self.rados.pool_op(self.pool(), PoolOpCode::DeleteSnap, name, SnapId(0)).await.map(drop)
     }
 

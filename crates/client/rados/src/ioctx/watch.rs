@@ -254,7 +254,7 @@ impl Confirmation {
 
 /// A received notification. The notifier waits for a reply; dropping this sends an empty one.
 #[derive(Debug)]
-#[must_use = "whoever has notified waits for an answer"]
+#[must_use = "the notifier waits for an answer"]
 pub struct Notification {
     /// The notifier's payload.
     pub payload: Bytes,

@@ -185,11 +185,11 @@ impl WriteOp {
 }
 
 pub(super) fn compare_xattr(name: &[u8], cmp: CmpOp, value: &[u8]) -> OsdOp {
-    OsdOp::xattr(OpCode::CMPXATTR, name, value, cmp as u8, XattrArgs::MODE_STRING)
+    OsdOp::xattr(OpCode::CMPXATTR, name, value, cmp.code(), XattrArgs::MODE_STRING)
 }
 
 pub(super) fn compare_xattr_number(name: &[u8], cmp: CmpOp, value: u64) -> OsdOp {
-    OsdOp::xattr(OpCode::CMPXATTR, name, &value.to_le_bytes(), cmp as u8, XattrArgs::MODE_U64)
+    OsdOp::xattr(OpCode::CMPXATTR, name, &value.to_le_bytes(), cmp.code(), XattrArgs::MODE_U64)
 }
 
 pub(super) fn compare_bytes(offset: u64, data: Bytes) -> OsdOp {

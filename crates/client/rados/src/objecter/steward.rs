@@ -70,7 +70,7 @@ pub(crate) struct Steward {
     objecter: Arc<Objecter>,
     events: mpsc::UnboundedReceiver<Event>,
     location: Arc<Location>,
-    /// The global id under which operations were sent, by which OSDs recognise resent ones; 0 before a
+    /// The global id that operations were sent under. OSDs recognise resent operations by it; 0 before a
     /// monitor has assigned one.
     identity: GlobalId,
 }

@@ -249,7 +249,7 @@ impl Inner {
         Ok(parts)
     }
 
-    /// The parts of a range of an object of which the parent had data that is not visible any more.
+    /// The parts of an object's range where the parent had data that is no longer visible.
     async fn hidden(&self, extent: ObjectExtent, range: Range<u64>) -> Result<Vec<Range<u64>>, Error> {
         if range.is_empty() {
             return Ok(Vec::new());
@@ -262,8 +262,8 @@ impl Inner {
         Ok(parts.filter(|part| !part.is_empty()).collect())
     }
 
-    /// The parts of the first `covered` bytes of an object, within the extent, of which the parent has
-    /// data; `None` if the parent is not needed any more.
+    /// The parts of an object's first `covered` bytes, within the extent, that the parent has data for.
+    /// `None` if the parent is not needed any more.
     async fn parent_parts(
         &self,
         extent: ObjectExtent,

@@ -1,4 +1,4 @@
-//! Groups of images, of which consistent snapshots are taken.
+//! Groups of images. A group snapshot is consistent across all images of the group.
 //!
 //! A group has a name in its pool and namespace, and a header that lists its images, which may be in
 //! other pools, and its snapshots. An image belongs to one group at most, which its header names. Facts:

@@ -7,7 +7,7 @@
 //! at the snapshots that they created meanwhile.
 
 use bytes::Bytes;
-use loligo_rados::{Errno, IoCtx, Outcome, SnapId, WriteOp, WriteOptions};
+use loligo_rados::{Errno, IoCtx, Outcome, SnapId, WriteOp};
 use loligo_stripe::{ObjectExtent, ObjectNo};
 use loligo_wire::rbd::feature;
 use loligo_wire::rbd::object_map::{EXISTS, EXISTS_CLEAN};
@@ -18,7 +18,7 @@ use crate::call::telling;
 use crate::diff::{Grain, Maps, Span};
 use crate::features::OBJECT_MAP_INVALID;
 use crate::image::Inner;
-use crate::object_write::Before;
+use crate::object_write::{ATTEMPTS, Before, ObjectChange};
 use crate::sparse::nonzero_runs;
 use crate::turns::Turn;
 
@@ -26,9 +26,6 @@ use crate::turns::Turn;
 /// or is known to the object.
 const NEWER: u8 = 0;
 const KNOWN: u8 = 1;
-
-/// The most attempts of a change whose object is still to be copied.
-const ATTEMPTS: u32 = 8;
 
 /// Runs of zeros of at least this length are not copied.
 const SPARSE_BYTES: usize = 4096;
@@ -38,7 +35,7 @@ const SPARSE_BYTES: usize = 4096;
 pub(crate) enum Copied {
     /// Objects that the source itself has; for the others the destination has the same parent.
     Own,
-    /// Also objects of which only the parent has data: the object is about to be changed.
+    /// Also objects that only the parent has data for: the object is about to be changed.
     All,
 }
 
@@ -103,39 +100,30 @@ impl Inner {
     }
 
     /// Changes an object of an image that is being migrated, and copies it before if needed.
-    pub(crate) async fn change_migrating(
+    pub(crate) async fn change_migrating<F: Fn(WriteOp) -> WriteOp>(
         &self,
         io: &IoCtx,
-        extent: ObjectExtent,
-        before: Before,
-        missing: bool,
-        op: impl Fn(WriteOp) -> WriteOp,
+        change: ObjectChange<F>,
     ) -> Result<Outcome, Error> {
-        let (number, oid) = (extent.object.0, self.object(extent));
-        let Some(origin) = self.origin().await? else {
-            return self.change_own(io, extent, before, missing, op).await;
-        };
+        let number = change.extent.object.0;
+        let Some(origin) = self.origin().await? else { return self.change_own(io, change).await };
         let reached = self.covered(number);
-        let replaces = before == Before::Replaced && extent.offset == 0 && extent.len >= reached;
-        if reached == 0 || (replaces && !self.has_snapshots() && origin.newest() == 0) {
-            return Ok(io.execute(oid, op(WriteOp::new()), WriteOptions::default()).await?);
+        let replaces = change.replaces(reached) && !self.has_snapshots() && origin.newest() == 0;
+        if reached == 0 || replaces {
+            return self.send_change(io, &change, WriteOp::new()).await;
         }
         for attempt in 0..ATTEMPTS {
-            if !missing || attempt > 0 {
-                let guarded = op(asserting(origin.newest(), KNOWN));
-                let done = io.execute(oid.as_str(), guarded, WriteOptions::default()).await?;
-                if done.errno() != Some(Errno::ERANGE) {
-                    return Ok(done);
-                }
+            let guard = (asserting(origin.newest(), KNOWN), Errno::ERANGE);
+            if let Some(done) = self.try_guarded(io, &change, guard, attempt).await? {
+                return Ok(done);
             }
             let Some(turn) = self.copies.turn(number).await else { continue };
             self.copy_from_source(number, Copied::All, &turn).await?;
-            if before == Before::Compared {
+            if change.before == Before::Compared {
                 // A request compares the state before it, so the object must exist at that time.
-                io.operate(oid.as_str(), WriteOp::new().create(false)).await?;
+                io.operate(self.object(change.extent), WriteOp::new().create(false)).await?;
             }
-            let op = op(WriteOp::new().create(false));
-            return Ok(io.execute(oid, op, WriteOptions::default()).await?);
+            return self.send_change(io, &change, WriteOp::new().create(false)).await;
         }
         Err(crate::error::EBUSY.into())
     }

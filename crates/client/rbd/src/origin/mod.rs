@@ -174,7 +174,7 @@ impl Inner {
         Ok(Some(origin))
     }
 
-    /// The number of objects of which the source may have data.
+    /// The number of objects that the source may have data for.
     pub(crate) async fn source_objects(&self) -> Result<u64, Error> {
         let Some(origin) = self.origin().await? else { return Ok(0) };
         let source = origin.head.view.load();

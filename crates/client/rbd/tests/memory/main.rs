@@ -290,7 +290,7 @@ async fn a_dead_owner_is_put_out() {
     let dead = connect(&server).await;
     let dead_io = dead.ioctx(POOL).await.expect("the pool");
     let id = loligo_rbd::list(&io).await.expect("a list")[&b"left"[..]].clone();
-    // As left by an owner of which only the lock remains.
+    // The owner is gone; only its lock remains.
     let lock = LockOptions { cookie: "auto 94000".into(), tag: "internal".into(), ..LockOptions::default() };
     let header = format!("rbd_header.{id}");
     dead_io.lock(header, "rbd_lock", LockMode::Exclusive, &lock).await.expect("locked");

@@ -26,7 +26,7 @@ pub(crate) enum Request {
     Reconnect(Reconnect),
 }
 
-/// The answer to a peer that opens or resumes a session of which something is known.
+/// The answer to a peer that opens or resumes a session this side has state for.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The new socket replaces the old one. `fresh`: the session starts anew, and its messages are lost.

@@ -34,7 +34,7 @@ pub struct Weather {
     pub mortal_percent: u64,
     /// The most bytes, in both directions together, after which a mortal connection is reset.
     pub life_bytes_max: u64,
-    /// The share of resets of which neither end is notified.
+    /// The share of resets that neither end is notified of.
     pub silent_percent: u64,
     /// The share of connection attempts that are refused although there is a listener.
     pub refused_percent: u64,

@@ -375,6 +375,8 @@ fn expand_profile(profile: &str, scope: &Scope, grants: &mut Vec<Grant>) {
             on_objects("rbd_children", &everywhere, Spec::Bits(CLASS_READ)),
             on_objects("rbd_mirroring", &everywhere, Spec::Bits(CLASS_READ)),
             on_objects("rbd_info", &scope.without_namespace(), rbd_method("metadata_list")),
+            // A client that creates an image reads whether its pool was validated.
+            on_objects("rbd_info", &everywhere, Spec::Bits(READ)),
             in_scope(Spec::Bits(READ | WRITE | EXECUTE)),
         ]),
         "rbd-read-only" => grants.extend([
@@ -484,6 +486,9 @@ mod tests {
     fn profiles() {
         let rbd = pool("profile rbd pool=x", "x");
         assert!(rbd.allows_calls(RW, b"n", b"rbd_header.1", &[call("rbd", "create", true)]));
+        let in_namespace = pool("profile rbd pool=x namespace=n", "x");
+        assert!(in_namespace.allows(RW, b"n", b"o") && !in_namespace.allows(R, b"", b"o"));
+        assert!(in_namespace.allows(R, b"", b"rbd_info") && !in_namespace.allows(W, b"", b"rbd_info"));
         let elsewhere = pool("profile rbd pool=x", "y");
         assert!(!elsewhere.allows(R, b"", b"o"));
         assert!(elsewhere.allows_calls(NEITHER, b"", b"rbd_children", &[call("rbd", "get_children", false)]));

@@ -36,7 +36,7 @@ fn image_of(addr: &EntityAddr) -> Image {
         image[at..at + bytes.len()].copy_from_slice(bytes);
         at += bytes.len();
     };
-    put(&(addr.kind as u32).to_le_bytes());
+    put(&addr.kind.code().to_le_bytes());
     put(&addr.nonce.to_le_bytes());
     match addr.sock {
         None => {}
@@ -91,11 +91,13 @@ impl AddrTimes {
                 if self.parts.is_empty() {
                     self.parts.push(Arc::default());
                 }
+                let is_last = part + 1 == self.parts.len();
                 let entries = Arc::make_mut(&mut self.parts[part]);
                 entries.insert(at, entry);
                 if entries.len() > PART_MAX {
-                    // An insertion at the end, as when decoding a sorted list, leaves full parts behind.
-                    let cut = if at == PART_MAX { PART_MAX } else { PART_MAX / 2 };
+                    // An insertion at the end of the list, as when decoding a sorted one, leaves full parts
+                    // behind. All others leave two halves, so that no order of insertions makes many parts.
+                    let cut = if is_last && at == PART_MAX { PART_MAX } else { PART_MAX / 2 };
                     let behind = entries.split_off(cut);
                     self.parts.insert(part + 1, Arc::new(behind));
                 }
@@ -229,6 +231,24 @@ mod tests {
         image[..8].copy_from_slice(&encoded[7..15]);
         image[8..8 + encoded.len() - 19].copy_from_slice(&encoded[19..]);
         image
+    }
+
+    /// First a full part, then addresses behind it that come in descending order.
+    #[test]
+    fn no_order_of_insertions_makes_many_parts() {
+        const MORE: usize = 5000;
+        let addr = |number: usize| EntityAddr {
+            kind: AddrKind::Any,
+            nonce: 0,
+            sock: Some(SocketAddr::from(([10, 0, (number >> 8) as u8, number as u8], 0))),
+        };
+        let mut list = AddrTimes::default();
+        let ascending = 0..PART_MAX;
+        for number in ascending.chain((PART_MAX..PART_MAX + MORE).rev()) {
+            list.insert(addr(number), UTime::default());
+        }
+        assert_eq!(list.len(), PART_MAX + MORE);
+        assert!(list.parts.len() <= 2 + list.len() / (PART_MAX / 2), "{} parts", list.parts.len());
     }
 
     proptest! {

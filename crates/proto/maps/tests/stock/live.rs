@@ -64,7 +64,7 @@ fn a_running_clusters_objects_are_where_it_says() {
         for (object, namespace) in
             [("foo", ""), ("foo", "ns"), ("a longer name, with ümläuts", "another namespace")]
         {
-            let name = name.as_str().expect("a name in UTF-8");
+            let name = name.as_text().expect("a name in UTF-8");
             let mut command = Command::new("ceph");
             command.args(["osd", "map", name, object]).args(Some(namespace).filter(|ns| !ns.is_empty()));
             let theirs = stdout(&mut command);

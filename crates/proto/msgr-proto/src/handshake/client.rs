@@ -179,7 +179,7 @@ fn on_signature(
     if !wire.talks_of_compression() {
         return Ok(authenticated(peer, wire));
     }
-    let methods: Vec<u32> = wire.methods(peer.mode).iter().map(|method| *method as u32).collect();
+    let methods: Vec<u32> = wire.methods(peer.mode).iter().map(|method| method.code()).collect();
     let request = CompressionRequest { wanted: !methods.is_empty(), methods };
     wire.send(Tag::CompressionRequest, &request.to_bytes())?;
     Ok(State::AwaitCompression(peer))

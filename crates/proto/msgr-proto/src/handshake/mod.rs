@@ -42,7 +42,7 @@ pub struct Local {
 ///
 /// The caller bounds the total time.
 ///
-/// The events that require a command, and the commands, of which one is to be issued:
+/// Some events require a command. For each such event, the caller issues one of these commands:
 ///
 /// - [`Authenticated`](Event::Authenticated) on the client: [`identify`](Self::identify) or
 ///   [`reconnect`](Self::reconnect)

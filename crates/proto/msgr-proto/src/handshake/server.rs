@@ -235,7 +235,7 @@ fn on_compression(peer: PeerInfo, tag: Tag, payload: &[u8], wire: &mut Wire) -> 
     let common =
         request.methods.iter().filter_map(|code| Method::from_code(*code)).find(|m| ours.contains(m));
     let method = common.filter(|_| request.wanted);
-    let done = CompressionDone { wanted: method.is_some(), method: method.map_or(0, |method| method as u32) };
+    let done = CompressionDone { wanted: method.is_some(), method: method.map_or(0, Method::code) };
     wire.send(Tag::CompressionDone, &done.to_bytes())?;
     if let Some(method) = method {
         wire.compress(method);

@@ -95,7 +95,7 @@ fn rate(call: &Call<'_>, pool: &PgPool) -> f64 {
     let size = f64::from(pool.size);
     let profile = call.state.osdmap().erasure_code_profiles.get(&pool.erasure_code_profile);
     let k = profile.filter(|_| pool.is_erasure()).and_then(|profile| profile.get(b"k".as_slice()));
-    let k = k.and_then(|k| k.as_str()?.parse::<f64>().ok()).filter(|k| *k > 0.0);
+    let k = k.and_then(|k| k.as_text()?.parse::<f64>().ok()).filter(|k| *k > 0.0);
     k.map_or(size, |k| size / k)
 }
 

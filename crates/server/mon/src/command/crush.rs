@@ -16,7 +16,8 @@ pub(super) fn osd_tree(call: &mut Call<'_>) -> Outcome {
     let wanted = call.args.texts("states");
     let shown = |osd: i32| wanted.iter().all(|state| is(&map, OsdId(osd), state));
     let all = walk(&map.crush, false);
-    let nodes: Vec<_> = all.into_iter().filter(|n| n.holds(&map.crush, &shown)).collect();
+    let nodes: Vec<_> =
+        all.into_iter().filter(|n| wanted.is_empty() || n.holds(&map.crush, &shown)).collect();
     Ok(print_tree(call, &map, &nodes, Shown { state: true, weight_sets: false }))
 }
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use loligo_maps::{Osd, OsdMap, OsdState, PgPool};
-use loligo_wire::{EntityAddrVec, OsdId, PoolId, Uuid};
+use loligo_wire::{EntityAddrVec, OsdId, PgId, PoolId, Uuid};
 
 use super::osd_args::map_of_epoch;
 use super::{Call, Failure, Outcome, Reply};
@@ -74,9 +74,7 @@ pub(super) fn describe(map: &OsdMap) -> Node {
         "osds": osds_node(map),
         "osd_xinfo": Node::array(map.osd_ids().filter_map(|osd| Some(xinfo_node(osd, map.osd(osd)?)))),
     };
-    for exception in ["pg_upmap", "pg_upmap_items", "pg_temp", "primary_temp"] {
-        node.push(exception, Vec::new()); // exceptions to CRUSH are not listed
-    }
+    exceptions(map, &mut node);
     node.push("blocklist", blocklist(&map.blocklist.addrs));
     node.push("range_blocklist", blocklist(&map.blocklist.ranges));
     let profiles = map.erasure_code_profiles.iter().map(|(name, profile)| (name, view::name_map(profile)));
@@ -92,6 +90,43 @@ pub(super) fn describe(map: &OsdMap) -> Node {
     let classes = map.device_class_flags.iter();
     node.push("device_class_flags", Node::map(classes.map(|(id, flags)| (class_name(id), words(*flags)))));
     node
+}
+
+/// The placement groups that CRUSH does not place (`OSDMap::dump`).
+fn exceptions(map: &OsdMap, node: &mut Node) {
+    let osds = |osds: &[OsdId]| Node::array(osds.iter().map(|osd| osd.0));
+    let placed = |(pg, on): (&PgId, &Vec<OsdId>)| object! { "pgid": pg.to_string(), "osds": osds(on) };
+    let pair = |(from, to): &(OsdId, OsdId)| object! { "from": from.0, "to": to.0 };
+    let replaced = map.pg_upmap_items.iter().map(|(pg, pairs)| {
+        object! { "pgid": pg.to_string(), "mappings": Node::array(pairs.iter().map(pair)) }
+    });
+    node.push("pg_upmap", Node::array(map.pg_upmap.iter().map(placed)));
+    node.push("pg_upmap_items", Node::array(replaced));
+    node.push("pg_temp", Node::array(map.pg_temp.iter().map(placed)));
+    // Ceph writes numbers and names in turn here, not objects.
+    let first = |(pg, osd): (&PgId, &OsdId)| [Node::from(pg.to_string()), Node::from(osd.0)];
+    node.push("primary_temp", Node::array(map.primary_temp.iter().flat_map(first)));
+}
+
+/// The same as text (`OSDMap::print`).
+fn exceptions_text(map: &OsdMap) -> String {
+    let listed =
+        |ids: &mut dyn Iterator<Item = OsdId>| ids.map(|osd| osd.0.to_string()).collect::<Vec<_>>().join(",");
+    let mut out = String::new();
+    for (pg, osds) in &map.pg_upmap {
+        let _ = writeln!(out, "pg_upmap {pg} [{}]", listed(&mut osds.iter().copied()));
+    }
+    for (pg, pairs) in &map.pg_upmap_items {
+        let _ =
+            writeln!(out, "pg_upmap_items {pg} [{}]", listed(&mut pairs.iter().flat_map(|(a, b)| [*a, *b])));
+    }
+    for (pg, osds) in &map.pg_temp {
+        let _ = writeln!(out, "pg_temp {pg} [{}]", listed(&mut osds.iter().copied()));
+    }
+    for (pg, osd) in &map.primary_temp {
+        let _ = writeln!(out, "primary_temp {pg} {}", osd.0);
+    }
+    out
 }
 
 fn blocklist(addrs: &loligo_maps::AddrTimes) -> Node {
@@ -231,6 +266,7 @@ fn text(map: &OsdMap) -> String {
     out += &pools_text(map);
     let _ = writeln!(out, "max_osd {}", map.max_osd());
     out.extend(map.osd_ids().filter_map(|osd| Some(osd_text(map, osd, map.osd(osd)?))));
+    out += &exceptions_text(map);
     let mut ranges = String::new();
     for (range, until) in map.blocklist.ranges.iter() {
         ranges += &format!("range blocklist {} expires {}\n", super::blocklist::shown(range), stamp(*until));

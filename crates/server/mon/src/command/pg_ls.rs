@@ -19,25 +19,40 @@ const STATES: &str = "stale+creating+active+activating+clean+recovery_wait+recov
 
 pub(super) fn ls(call: &mut Call<'_>) -> Outcome {
     let pool = pool_arg(call)?;
-    list(call, pool, None)
+    list(call, pool, Holder::Any)
 }
 
 pub(super) fn ls_by_pool(call: &mut Call<'_>) -> Outcome {
     let name = call.args.required("poolstr");
     let pool = call.state.osdmap().pool_by_name(&text::to_bytes(name));
     let pool = pool.ok_or_else(|| Failure::missing(format!("pool {name} does not exist")))?;
-    list(call, Some(pool), None)
+    list(call, Some(pool), Holder::Any)
 }
 
-/// `pg ls-by-osd` and `pg ls-by-primary`. Both list the placement groups whose acting set contains the
-/// OSD.
+/// `pg ls-by-osd`: the placement groups whose acting set contains the OSD.
 pub(super) fn ls_by_osd(call: &mut Call<'_>) -> Outcome {
+    ls_by(call, Holder::Acting)
+}
+
+/// `pg ls-by-primary`: the placement groups whose acting primary is the OSD.
+pub(super) fn ls_by_primary(call: &mut Call<'_>) -> Outcome {
+    ls_by(call, Holder::Primary)
+}
+
+/// The OSD that placement groups are selected by.
+enum Holder {
+    Any,
+    Acting(OsdId),
+    Primary(OsdId),
+}
+
+fn ls_by(call: &mut Call<'_>, holder: fn(OsdId) -> Holder) -> Outcome {
     let pool = pool_arg(call)?;
     let osd = osd_arg(call, "osd")?;
     if !call.state.osdmap().is_up(osd) {
         return Err(Failure::new(Errno::EAGAIN, format!("osd {osd} is not up")));
     }
-    list(call, pool, Some(osd))
+    list(call, pool, holder(osd))
 }
 
 fn pool_arg(call: &Call<'_>) -> Result<Option<PoolId>, Failure> {
@@ -48,12 +63,16 @@ fn pool_arg(call: &Call<'_>) -> Result<Option<PoolId>, Failure> {
     }
 }
 
-fn list(call: &mut Call<'_>, pool: Option<PoolId>, osd: Option<OsdId>) -> Outcome {
+fn list(call: &mut Call<'_>, pool: Option<PoolId>, holder: Holder) -> Outcome {
     let wanted = Wanted::of(&call.args.texts("states"))?;
     let map = call.state.osdmap();
     let has = |pg: &PgUsage| {
-        let acting = |osd: OsdId| map.pg_to_up_acting(pg.pg).acting.contains(&osd);
-        wanted.has(&pg.state()) && pool.is_none_or(|pool| pg.pg.pool == pool) && osd.is_none_or(acting)
+        let is_held = || match holder {
+            Holder::Any => true,
+            Holder::Acting(osd) => map.pg_to_up_acting(pg.pg).acting.contains(&osd),
+            Holder::Primary(osd) => map.pg_to_up_acting(pg.pg).acting_primary == Some(osd),
+        };
+        wanted.has(&pg.state()) && pool.is_none_or(|pool| pg.pg.pool == pool) && is_held()
     };
     let pgs: Vec<PgUsage> = call.pgs.placement_groups().into_iter().filter(has).collect();
     Ok(call.print(|call| describe(call, &pgs), |call| text(call, &pgs)))

@@ -22,7 +22,7 @@ pub struct Command {
     pub deprecated: bool,
     /// Whether its single-line JSON ends without a newline, as in a stock monitor.
     pub bare: bool,
-    /// Whether it belongs to a manager module, none of which exists here.
+    /// Whether it belongs to a manager module. This server has no modules.
     pub is_absent: bool,
     /// The function that runs it.
     pub run: fn(&mut Call<'_>) -> Outcome,

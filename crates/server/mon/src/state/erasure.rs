@@ -118,7 +118,9 @@ impl Code {
         }
         let class = &self.device_class;
         if !class.is_empty() {
-            let status = format!("device class '{class}' does not exist: the OSDs of this server have none");
+            let status = format!(
+                "device class '{class}': the rules of this server's coded pools take OSDs of all classes"
+            );
             return Err(Failure::invalid(status));
         }
         let root = crush.item_by_name(&self.root);

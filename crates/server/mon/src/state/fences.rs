@@ -43,7 +43,9 @@ impl State {
             );
             return Err(Failure::new(Errno::ENOSPC, status));
         }
-        own.insert(addr);
+        // The address may have been another user's, whose entry has ended.
+        self.fenced_by.values_mut().for_each(|addrs| _ = addrs.remove(&addr));
+        self.fenced_by.entry(user.clone()).or_default().insert(addr);
         Ok(())
     }
 }

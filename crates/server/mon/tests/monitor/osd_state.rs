@@ -113,3 +113,44 @@ fn options_are_explained() {
     assert!(json.contains(r#""default":true,"daemon_default":false"#), "{json}");
     assert_eq!(mon.command(admin, r#"{"prefix":"config help","key":"nosuch"}"#).result, -2);
 }
+
+/// What replaces CRUSH's choice is shown, and decides by whom a placement group is listed.
+#[test]
+fn exceptions_to_crush_are_dumped() {
+    let mut mon = Mon::new();
+    mon.monitor.change(|state| state.add_osds(NOW, 3, "host")).expect("three OSDs");
+    let admin = mon.client("admin", "allow *");
+    mon.output(admin, r#"{"prefix":"osd pool create","pool":"p","pg_num":8}"#);
+    for command in [
+        r#""osd pg-upmap","pgid":"1.0","id":[2]"#,
+        r#""osd pg-upmap-items","pgid":"1.1","id":[0,1]"#,
+        r#""osd pg-temp","pgid":"1.2","id":[1,2]"#,
+        r#""osd primary-temp","pgid":"1.2","id":2"#,
+    ] {
+        let (result, said) = run(&mut mon, admin, command);
+        assert_eq!(result, 0, "{command}: {said}");
+    }
+    let dump = mon.output(admin, r#"{"prefix":"osd dump","format":"json"}"#);
+    for part in [
+        r#""pg_upmap":[{"pgid":"1.0","osds":[2]}]"#,
+        r#""pg_upmap_items":[{"pgid":"1.1","mappings":[{"from":0,"to":1}]}]"#,
+        r#""pg_temp":[{"pgid":"1.2","osds":[1,2]}]"#,
+        r#""primary_temp":["1.2",2]"#,
+    ] {
+        assert!(dump.contains(part), "{part} is not in {dump}");
+    }
+    let text = mon.output(admin, r#"{"prefix":"osd dump"}"#);
+    for line in ["pg_upmap 1.0 [2]", "pg_upmap_items 1.1 [0,1]", "pg_temp 1.2 [1,2]", "primary_temp 1.2 2"] {
+        assert!(text.lines().any(|shown| shown == line), "{line} is not in {text}");
+    }
+}
+
+/// Without a filter each bucket is shown, also one that holds no OSD.
+#[test]
+fn empty_buckets_are_in_the_tree() {
+    let mut mon = Mon::new();
+    let admin = mon.client("admin", "allow *");
+    assert_eq!(run(&mut mon, admin, r#""osd crush add-bucket","name":"spare","type":"host""#).0, 0);
+    assert!(mon.output(admin, r#"{"prefix":"osd tree"}"#).contains("spare"));
+    assert!(!mon.output(admin, r#"{"prefix":"osd tree","states":["up"]}"#).contains("spare"));
+}

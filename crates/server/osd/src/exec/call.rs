@@ -15,7 +15,7 @@ const METHOD_COST: u64 = 1024;
 impl Execution<'_> {
     pub(super) fn call(&mut self, op: &OsdOp) -> Output {
         let input = op.call_input()?;
-        self.spend(METHOD_COST + input.input.len() as u64)?;
+        self.context.works(METHOD_COST + input.input.len() as u64)?;
         let method = classes::method(&input.class, &input.method).ok_or(Errno::EOPNOTSUPP)?;
         self.user_modify |= method.write;
         let output = (method.run)(&mut Handle::new(self, method), &input.input);

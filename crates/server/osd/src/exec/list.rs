@@ -26,7 +26,9 @@ const AT_END: i32 = 1;
 const LOOKED_AT_MAX: usize = 4096;
 
 /// The same bound for a listing with a filter, which reads each object …
-const FILTERED_MAX: usize = 256;
+/// A read of a cold object ends the execution, which begins anew with what it has read: all executions of a
+/// page together must stay within the budget of a request.
+const FILTERED_MAX: usize = 64;
 
 /// … and the bytes of the filtered attributes: the listing continues after the object that reaches this
 /// bound.

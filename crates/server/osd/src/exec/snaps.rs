@@ -66,10 +66,10 @@ impl<'a> Execution<'a> {
             // Nothing to do, but it counts as a change.
             Then::Head if self.view.as_ref().is_some_and(|view| !view.info().whiteout) => self.touch(),
             Then::Head | Then::Nothing if self.watchers.is_some_and(|w| !w.is_empty()) => Err(Errno::EBUSY),
-            Then::Head | Then::Nothing => {
-                let _ = self.delete(); // fails if there is nothing to delete
-                DONE
-            }
+            Then::Head | Then::Nothing => match self.delete() {
+                Err(Errno::ENOENT) => DONE, // there is nothing to delete
+                other => other,
+            },
         }
     }
 

@@ -138,6 +138,11 @@ fn write(
         Err(errno) if execution.copy_failed => return Written::CopyFailed(errno),
         Err(errno) => return Written::Failed(errno),
     };
+    // A request that is to be executed again must not change anything, whatever an operation made of the
+    // error that said so.
+    if context.fetches.waiting() {
+        return Written::Failed(Errno::EIO);
+    }
     known.effects = execution.effects.take();
     if execution.changes.is_empty() {
         return Written::Nothing(result);

@@ -261,7 +261,7 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
     use std::sync::mpsc;
 
-    use loligo_store::BatchListeners;
+    use loligo_store::Batches;
     use loligo_wire::Eversion;
 
     use super::super::{Key, Place, Reply};
@@ -306,9 +306,9 @@ mod tests {
             replies.give(Eversion::default(), reply);
         };
         let arrived = || asker.0.load(Ordering::Relaxed);
-        let batches = BatchListeners::default();
+        let batches = Batches::default();
         // Two OSDs over one store both listen.
-        (0..2).for_each(|_| batches.add(Arc::new(Gatherer)));
+        (0..2).for_each(|_| batches.listen(Arc::new(Gatherer)));
         batches.together(|| {
             give(1);
             give(2);

@@ -3,8 +3,8 @@
 //! Method: each file of a directory, of a stopped server or of a killed one, is emptied, truncated,
 //! removed or replaced by that of another server; one at a time, and in pairs.
 //!
-//! `LOLIGO_LOST_PAIRS` sets the number of pairs tried, of which there are 16 for each combination of two
-//! files; `LOLIGO_STORE_SEED` sets their order.
+//! Each combination of two files has 16 pairs of damage. `LOLIGO_LOST_PAIRS` sets how many pairs are tried,
+//! and `LOLIGO_STORE_SEED` sets their order.
 
 use std::path::Path;
 use std::process::Command;

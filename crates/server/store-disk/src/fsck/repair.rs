@@ -6,7 +6,7 @@
 //! | the row of an object that cannot be read | removed; its chunks and its omap then belong to nothing |
 //! | rows that belong to nothing | removed |
 //! | the row of a chunk that cannot be read | reads of its blocks fail; the rest of the object is readable |
-//! | a block that does not exist | replaced by a block of which every read fails |
+//! | a block that does not exist | replaced by a block whose reads all fail |
 //! | operation records that cannot be read | removed: a repeated operation would be applied twice |
 //! | a journal that continues after an unreadable group | ends there: later acknowledged writes are lost |
 //! | a superblock that is lost, truncated, or another store's | written again, from the other or the map |
@@ -317,7 +317,7 @@ impl Repair<'_> {
         Some(buffer)
     }
 
-    /// Replaces the blocks of unreadable chunk rows with blocks of which every read fails.
+    /// Replaces the blocks of unreadable chunk rows with blocks whose reads all fail.
     fn chunks(&mut self) -> Result<(), OpenError> {
         for wrong in std::mem::take(&mut self.wrong) {
             let Wrong::Chunk { row, collection, blocks } = wrong else {

@@ -32,6 +32,11 @@ fn check_sums(store: &MemoryStore, pg: &dyn Collection, models: &Models) {
         |m: &Model| m.omap.iter().map(|(k, v)| k.len() + v.len()).sum::<usize>() + m.header.len();
     assert_eq!(stats.omap_bytes, models.values().map(|m| omap_bytes(m) as u64).sum::<u64>());
     for name in &names {
+        let view = pg.object(name.as_ref()).now().expect("found at once").expect("it exists");
+        let replied = view.read(0, u64::MAX).now().is_some() && view.extents(0, u64::MAX).now().is_some();
+        assert!(replied && view.xattrs().now().is_some() && view.omap_header().now().is_some());
+    }
+    for name in &names {
         let done = pg.submit(change(name.as_ref(), Change::Remove));
         assert_eq!(done, Ok(Commit::Done), "removing needs no room");
     }

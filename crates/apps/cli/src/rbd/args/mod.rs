@@ -127,7 +127,7 @@ pub(crate) enum RbdCommand {
         #[command(flatten)]
         quiet: Quiet,
     },
-    /// Make one file of two files of differences, the second of which begins where the first ends.
+    /// Make one file of two files of differences; the second begins where the first ends.
     MergeDiff {
         /// - is standard input.
         first: PathBuf,
@@ -196,7 +196,7 @@ pub(crate) enum RbdCommand {
     /// Settings for images.
     #[command(subcommand)]
     Config(Config),
-    /// Groups of images, of which snapshots are taken together.
+    /// Groups of images whose snapshots are taken together.
     #[command(subcommand)]
     Group(Group),
     /// Pools of images.
@@ -260,7 +260,7 @@ pub(crate) struct Compared {
     /// The snapshot to compare with; by default an image of zeros.
     #[arg(long, value_name = "SNAPSHOT")]
     pub(crate) from_snap: Option<Name>,
-    /// An object of which something has changed counts as a whole; with fast-diff that takes no time.
+    /// An object with any change counts as a whole; with fast-diff that takes no time.
     #[arg(long)]
     pub(crate) whole_object: bool,
 }

@@ -66,6 +66,7 @@ impl XattrArgs {
 /// The comparisons of CMPXATTR and OMAP_CMP. CMPXATTR tests "given OP stored"; OMAP_CMP tests "stored OP
 /// given".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
 pub enum CmpOp {
     /// Equal.
     Eq = 1,
@@ -82,11 +83,16 @@ pub enum CmpOp {
 }
 
 impl CmpOp {
+    /// The comparison's number in operations.
+    pub fn code(self) -> u8 {
+        self as u8
+    }
+
     /// Returns the comparison with the number `code`, or `None` if there is none.
     pub fn from_code(code: u8) -> Option<Self> {
         [Self::Eq, Self::Ne, Self::Gt, Self::Gte, Self::Lt, Self::Lte]
             .into_iter()
-            .find(|op| *op as u8 == code)
+            .find(|op| op.code() == code)
     }
 
     /// Whether two values that compare as `ordering` satisfy this comparison.

@@ -28,7 +28,7 @@ fn compared(count: u32) -> OsdOp {
     for number in 0..count {
         w.blob(&number.to_be_bytes());
         w.blob(&[b'v'; 1024]);
-        w.u32(CmpOp::Lt as u32);
+        w.u32(CmpOp::Lt.code().into());
     }
     OsdOp::new(OpCode::OMAP_CMP).with_data(w.into_bytes())
 }
@@ -97,6 +97,37 @@ fn what_was_there_counts_when_it_goes_or_is_kept_for_a_snapshot() {
     (op.snap_seq, op.snaps) = (SnapId(5), vec![SnapId(5)]);
     assert_eq!(g.ask_op(op).result, 0);
     assert!(g.work >= 4 << 20, "the clone has the map, too");
+}
+
+/// A rollback that deletes its object may turn out to be heavy.
+#[test]
+fn a_request_that_is_executed_again_has_changed_nothing_before() {
+    let mut g = roomy();
+    let snapc = || SnapContext { seq: SnapId(5), snaps: smallvec![SnapId(5)] };
+    let set = OsdOp::new(OpCode::OMAPSETVALS).with_data(pairs(1 << 12, &[b'v'; 1024]));
+    let mut op = g.op("o", smallvec![OsdOp::write_full(Bytes::from_static(b"old")), set]);
+    (op.snap_seq, op.snaps) = (SnapId(5), vec![SnapId(5)]);
+    assert_eq!(g.ask_op(op).result, 0);
+    // Less than a heavy request's work without the removal, and more with it. The object is younger than the
+    // snapshot.
+    let data = Bytes::from(vec![1; 23 << 19]);
+    let ops =
+        smallvec![OsdOp::append(data), OsdOp::rollback(SnapId(5)), OsdOp::append(Bytes::from_static(b"y"))];
+    let mut op = g.op("o", ops);
+    let mut context = Context {
+        writes: true,
+        snapc: snapc(),
+        budget: Budget::light(),
+        ..Context::plain(4100, Tid(99), Epoch(3), PoolId(1), 1)
+    };
+    let done = execute(&context, &mut op, &*g.collection, &mut g.state, &g.counters);
+    assert!(matches!(done, Executed::Waits));
+    assert_eq!(g.contents("o"), b"old");
+    context.budget = Budget::default();
+    context.fetches = Fetches::default();
+    let done = execute(&context, &mut op, &*g.collection, &mut g.state, &g.counters);
+    assert!(matches!(done, Executed::Answer(..)));
+    assert_eq!(g.contents("o"), b"y");
 }
 
 #[test]
