@@ -122,3 +122,16 @@ async fn who_registers_late_gets_tickets_too() {
     assert_eq!(refused.errno(), Errno::EINVAL);
     cluster.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_client_that_was_closed_does_not_join() {
+    let monitor = Monitor::start().await;
+    let joining = monitor.builder().prepare().await.expect("a configuration");
+    let cluster = joining.cluster().clone();
+    let mut settings = cluster.monitors().watch_config();
+    cluster.close();
+    let refused = joining.connect().await.expect_err("it has ended");
+    assert!(matches!(refused, loligo_cluster::Error::Shutdown), "{refused}");
+    settings.changed().await.expect("the end is a change");
+    assert_eq!(*settings.borrow_and_update(), None);
+}

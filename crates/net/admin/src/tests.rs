@@ -289,3 +289,34 @@ fn levels_of_the_log_are_settings() {
     assert!(refused.starts_with("ERROR: error setting 'debug_osd' to 'loud': "), "{refused}");
     assert_eq!(answer(&admin, b"log dump"), "ERROR: this process has no log\n");
 }
+
+/// The client of a command may go before the command ends.
+#[test]
+fn a_command_keeps_its_place_until_it_ends() {
+    let admin = Admin::new();
+    let (begun, has_begun) = std::sync::mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = Mutex::new(released);
+    admin.command(Command::new("hang", "Wait.", move |_| {
+        begun.send(()).expect("the test waits");
+        let _ = released.lock().expect("one command").recv();
+        Ok(String::new())
+    }));
+    let place = Arc::new(());
+    let held = Arc::downgrade(&place);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let asked = runtime.spawn({
+        let admin = admin.clone();
+        async move { admin.answer(b"hang".to_vec(), place).await }
+    });
+    runtime.block_on(async {
+        tokio::task::yield_now().await;
+        asked.abort();
+        assert!(asked.await.expect_err("it was given up").is_cancelled());
+    });
+    has_begun.recv().expect("the command has begun");
+    assert_eq!(held.strong_count(), 1, "it runs still");
+    drop(release);
+    runtime.shutdown_timeout(std::time::Duration::from_secs(60));
+    assert_eq!(held.strong_count(), 0);
+}

@@ -11,6 +11,8 @@ mod tools;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use loligo_server::{Handle, Server};
 
@@ -35,6 +37,15 @@ fn run(conf: &Path, program: &str, args: &[&str]) -> (Option<i32>, String, Strin
 /// Our server, with a pool for objects and one for images.
 fn server() -> Handle {
     Server::memory().pool("data").pool("rbd").start().expect("the server starts")
+}
+
+/// Waits until something holds, at most a minute.
+fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while !holds() {
+        assert!(Instant::now() < deadline, "not within a minute: {what}");
+        thread::sleep(Duration::from_millis(200));
+    }
 }
 
 fn stock() -> PathBuf {
