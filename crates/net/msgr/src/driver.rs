@@ -155,7 +155,7 @@ impl Driver {
         } else {
             dispatcher.connected(&self.conn);
         }
-        self.conn.run(baton, 1);
+        self.conn.resume(baton, 1);
         let why = self.conn.read_loop(&self.ctx, &socket, opener).await;
         let why = self.conn.session().shut_down.take().unwrap_or(why);
         self.lost(why)

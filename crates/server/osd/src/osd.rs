@@ -180,9 +180,9 @@ impl Osd {
         self.store.statfs()
     }
 
-    /// Processes one request. `Break` means the connection is closed and no further message of it may be
+    /// Checks one request and submits it to its slot. `Break` means the connection is closed and no further message of it may be
     /// processed.
-    fn request(
+    fn admit(
         &self,
         places: &Arc<Places>,
         conn: &Arc<Connection>,
@@ -391,7 +391,7 @@ impl Door {
 
 impl Dispatcher for Door {
     fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
-        self.osd.take(conn, msgs, Some(self.id));
+        self.osd.serve(conn, msgs, Some(self.id));
     }
 
     fn room(&self, conn: &Arc<Connection>) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
@@ -406,7 +406,7 @@ impl Dispatcher for Door {
 /// Serves all placement groups, regardless of where the map places them.
 impl Dispatcher for Osd {
     fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
-        self.take(conn, msgs, None);
+        self.serve(conn, msgs, None);
     }
 
     fn room(&self, conn: &Arc<Connection>) -> Option<Pin<Box<dyn Future<Output = ()> + Send>>> {
@@ -420,7 +420,8 @@ impl Dispatcher for Osd {
 }
 
 impl Osd {
-    fn take(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>, at: Option<OsdId>) {
+    /// Admits the requests of one read of a connection, in order.
+    fn serve(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>, at: Option<OsdId>) {
         let places = self.places.load();
         let session = Session::of(conn);
         let came = Came { received: Instant::now(), at };
@@ -429,7 +430,7 @@ impl Osd {
                 Ok(op) => op,
                 Err(e) => return conn.refuse(msg.header.kind, e),
             };
-            if self.request(&places, conn, &session, &msg, op, came).is_break() {
+            if self.admit(&places, conn, &session, &msg, op, came).is_break() {
                 return;
             }
         }

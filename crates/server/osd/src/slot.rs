@@ -255,7 +255,8 @@ impl Slot {
         true
     }
 
-    fn one(self: &Arc<Self>, item: Item, turn: &mut Turn) {
+    /// Processes one item of the lane.
+    fn process(self: &Arc<Self>, item: Item, turn: &mut Turn) {
         let (request, kept) = match item {
             Item::Tick => return self.expire(),
             Item::Lost(conn) => return self.forget(conn),

@@ -230,7 +230,7 @@ impl DiskCollection {
     }
 
     /// Applies a transaction and queues its record: both use the same bytes.
-    pub(super) fn make(&self, mut body: Body<'_>, larges: Larges) -> Result<(), StoreError> {
+    pub(super) fn apply_and_queue(&self, mut body: Body<'_>, larges: Larges) -> Result<(), StoreError> {
         let seq = self.core.marks.next_seq.fetch_add(1, Ordering::Relaxed);
         let record = record::encode(seq, self.pg, &mut body);
         let version = Some(body.version);

@@ -63,7 +63,7 @@ impl Collection for Opened {
         let larges: Larges = placed.iter().map(|(_, moving)| moving.clone()).collect();
         let body = Body::new(txn, placed);
         let large_bytes: usize = larges.iter().filter(|m| !m.large.is_small()).map(|m| m.data.len()).sum();
-        if let Err(e) = self.0.make(body, larges.clone()) {
+        if let Err(e) = self.0.apply_and_queue(body, larges.clone()) {
             // Nothing refers to the blocks, unless the store has stopped. In that case something may, and
             // the space no longer matters.
             if core.signals.check().is_ok() {

@@ -88,11 +88,11 @@ impl IoCtx {
             mode |= OsdFlags::RETURNVEC;
         }
         mode |= options.when_full.flags();
-        let mut request = self.request(oid.into(), op.into_ops(), mode)?;
+        let mut request = self.build_request(oid.into(), op.into_ops(), mode)?;
         if let Some(mtime) = options.mtime {
             request.mtime = UTime::from_system(mtime);
         }
-        self.submit(request).await.map(Outcome::from)
+        self.reply_to(request).await.map(Outcome::from)
     }
 
     /// Executes the reads of `op` on one state of one object. Returns the full reply, also if the
@@ -101,7 +101,7 @@ impl IoCtx {
     /// # Errors
     /// Only errors that prevented a reply.
     pub async fn execute_read(&self, oid: impl Into<Vec<u8>>, op: ReadOp) -> Result<Outcome, Error> {
-        let request = self.request(oid.into(), op.into_ops(), OsdFlags::READ)?;
-        self.submit(request).await.map(Outcome::from)
+        let request = self.build_request(oid.into(), op.into_ops(), OsdFlags::READ)?;
+        self.reply_to(request).await.map(Outcome::from)
     }
 }

@@ -207,7 +207,7 @@ async fn ask(ioctx: IoCtx, cursor: HObject, filter: Bytes) -> Result<PgNlsRespon
         OsdOp::pgnls_filter(BATCH, epoch, &cursor, &filter)
     };
     let request = MOSDOp::new(locator, Vec::new(), smallvec![op], flags);
-    let reply = super::succeeded(ioctx.submit(request).await?)?;
+    let reply = super::succeeded(ioctx.reply_to(request).await?)?;
     let out = reply.outs.into_iter().next().unwrap_or_default().data;
     PgNlsResponse::from_bytes(&out).map_err(|source| Error::Decode { what: "pg_nls_response_t", source })
 }

@@ -284,7 +284,7 @@ impl IoCtx {
 impl IoCtx {
     /// Executes the operations of `op` on one object atomically: all or none.
     pub async fn operate(&self, oid: impl Into<Vec<u8>>, op: WriteOp) -> Result<(), Error> {
-        self.perform(oid.into(), op.into_ops(), OsdFlags::WRITE).await.map(drop)
+        self.request(oid.into(), op.into_ops(), OsdFlags::WRITE).await.map(drop)
     }
 
     /// Like `operate`, and returns each operation's output, at most 64 bytes each
@@ -294,13 +294,13 @@ impl IoCtx {
         oid: impl Into<Vec<u8>>,
         op: WriteOp,
     ) -> Result<Vec<Answer>, Error> {
-        let reply = self.perform(oid.into(), op.into_ops(), OsdFlags::WRITE | OsdFlags::RETURNVEC).await?;
+        let reply = self.request(oid.into(), op.into_ops(), OsdFlags::WRITE | OsdFlags::RETURNVEC).await?;
         Ok(reply.outs.into_iter().map(Answer::from).collect())
     }
 
     /// Executes the reads of `op` on one state of one object. Returns each operation's output.
     pub async fn operate_read(&self, oid: impl Into<Vec<u8>>, op: ReadOp) -> Result<Vec<Answer>, Error> {
-        let reply = self.perform(oid.into(), op.into_ops(), OsdFlags::READ).await?;
+        let reply = self.request(oid.into(), op.into_ops(), OsdFlags::READ).await?;
         Ok(reply.outs.into_iter().map(Answer::from).collect())
     }
 
@@ -342,31 +342,31 @@ impl IoCtx {
     }
 
     fn write_one(&self, oid: Vec<u8>, op: OsdOp) -> impl Future<Output = Result<(), Error>> + use<'_> {
-        self.perform(oid, smallvec![op], OsdFlags::WRITE).map(|reply| reply.map(drop))
+        self.request(oid, smallvec![op], OsdFlags::WRITE).map(|reply| reply.map(drop))
     }
 
     fn read_one(&self, oid: Vec<u8>, op: OsdOp) -> impl Future<Output = Result<Bytes, Error>> + use<'_> {
         let data = |reply: OsdReply| reply.outs.into_iter().next().unwrap_or_default().data;
-        self.perform(oid, smallvec![op], OsdFlags::READ).map(move |reply| reply.map(data))
+        self.request(oid, smallvec![op], OsdFlags::READ).map(move |reply| reply.map(data))
     }
 
     /// Not an `async fn`, so that the request moves to the heap at once instead of into each enclosing
     /// future. The callers are not `async` either and have no `async` blocks: such a block has room for
     /// the future twice, once as an argument and once while it is awaited.
-    fn perform(
+    fn request(
         &self,
         oid: Vec<u8>,
         ops: Ops,
         mode: OsdFlags,
     ) -> impl Future<Output = Result<OsdReply, Error>> + use<'_> {
-        match self.request(oid, ops, mode) {
-            Ok(request) => Either::Left(self.submit(request).map(|reply| succeeded(reply?))),
+        match self.build_request(oid, ops, mode) {
+            Ok(request) => Either::Left(self.reply_to(request).map(|reply| succeeded(reply?))),
             Err(errno) => Either::Right(ready(Err(errno.into()))),
         }
     }
 
     /// Builds the request with this context's snapshots, flags and locator.
-    fn request(&self, oid: Vec<u8>, ops: Ops, mode: OsdFlags) -> Result<MOSDOp, Errno> {
+    fn build_request(&self, oid: Vec<u8>, ops: Ops, mode: OsdFlags) -> Result<MOSDOp, Errno> {
         if oid.is_empty() {
             return Err(Errno::EINVAL);
         }
@@ -392,7 +392,7 @@ impl IoCtx {
     }
 
     /// Sends a request and returns the reply, whatever its result.
-    fn submit(&self, request: MOSDOp) -> impl Future<Output = Result<OsdReply, Error>> + use<'_> {
+    fn reply_to(&self, request: MOSDOp) -> impl Future<Output = Result<OsdReply, Error>> + use<'_> {
         let objecter = &self.rados.core().objecter;
         objecter.perform(objecter.prepare(request))
     }

@@ -68,7 +68,7 @@ impl IoCtx {
         let op = OsdOp::new(OpCode::SCRUBLS).with_data(ask.to_bytes());
         let flags = ALWAYS | OsdFlags::READ | OsdFlags::PGOP | OsdFlags::IGNORE_OVERLAY;
         let request = MOSDOp::new(locator, Vec::new(), smallvec![op], flags);
-        let reply = super::succeeded(self.submit(request).await?)?;
+        let reply = super::succeeded(self.reply_to(request).await?)?;
         let out: Bytes = reply.outs.into_iter().next().unwrap_or_default().data;
         ScrubLsResult::from_bytes(&out).map_err(undecodable)
     }

@@ -295,7 +295,7 @@ impl Notification {
         input.put(&answer);
         let op = OsdOp::new(OpCode::NOTIFY_ACK).with_data(input.into_bytes());
         runtime.spawn(async move {
-            let _ = ioctx.perform(oid, smallvec![op], OsdFlags::READ).await;
+            let _ = ioctx.request(oid, smallvec![op], OsdFlags::READ).await;
         });
     }
 }
@@ -378,7 +378,7 @@ impl Keeper {
         loop {
             let sent = Instant::now();
             let ops = smallvec![OsdOp::watch(args)];
-            match self.ioctx.perform(self.oid.clone(), ops, OsdFlags::WRITE).await {
+            match self.ioctx.request(self.oid.clone(), ops, OsdFlags::WRITE).await {
                 // Repeating the request is harmless: the OSD replies that it does not know the watch of
                 // this global id.
                 Err(Error::NewIdentity) => {}

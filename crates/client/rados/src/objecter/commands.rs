@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use super::Objecter;
 use super::sessions::NoSession;
+use super::submit::send;
 use super::target::MapView;
 use crate::error::{Errno, Error, OpError};
 
@@ -132,7 +133,7 @@ impl Objecter {
         match self.sessions.with(Some(osd), &view, |session| session.conn()) {
             Ok(Some(conn)) => {
                 if let Some(msg) = self.commands.to_send(tid, conn.id()) {
-                    super::send(&conn, msg);
+                    send(&conn, msg);
                 }
             }
             // The steward is about to adopt a newer map, after which it sends all commands.

@@ -2,7 +2,7 @@
 //! replies, and has lost operations resent.
 //!
 //! ```text
-//!            perform                     replies of one read
+//!      submit: perform                incoming: replies of one read
 //!               │                               │
 //!     throttle ─┼─ MapView::place               │  one lock for all
 //!               ▼                               ▼
@@ -19,6 +19,7 @@
 mod backoff;
 mod commands;
 mod flight;
+mod incoming;
 mod linger;
 mod op;
 mod replica;
@@ -26,6 +27,7 @@ mod requests;
 mod session;
 mod sessions;
 mod steward;
+mod submit;
 mod target;
 mod throttle;
 mod traced;
@@ -36,36 +38,24 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use loligo_cluster::{Cluster, Gathered, MonClient, Observed, Peers, Reason, Waiter, Waits};
-use loligo_msgr::Connection;
-use loligo_wire::message::mon::MCommandReply;
-use loligo_wire::message::osd::{
-    BackoffOp, MOSDBackoff, MOSDMap, MOSDOp, MOSDOpReply, MWatchNotify, OsdReply,
-};
-use loligo_wire::message::{Message as _, Msg};
-use loligo_wire::{Epoch, Tid};
+use loligo_cluster::{Cluster, Gathered, MonClient, Observed, Reason, Waiter, Waits};
+use loligo_wire::Epoch;
 use tokio::sync::{mpsc, watch};
 
 use self::commands::Commands;
 use self::linger::Lingers;
-use self::op::Pending;
-use self::session::{Admission, Answered};
-use self::sessions::{NoSession, Sessions};
-use self::steward::{Event, MAPS_WAITING_MAX};
-use self::target::Unplaceable;
-use self::throttle::{Throttle, Turn};
-use self::traced::{Following, watcher};
-use crate::error::{Errno, Error, OpError};
-use crate::trace::{self, Marks};
+use self::replica::Location;
+use self::requests::Waiting;
+use self::sessions::Sessions;
+use self::steward::Event;
+use self::throttle::Throttle;
+use crate::error::{Error, OpError};
+use crate::trace;
 
 pub(crate) use self::commands::Addressee;
 pub(crate) use self::linger::{Heard, Linger, Trouble};
 pub(crate) use self::op::Op;
-use self::replica::Location;
-use self::requests::Waiting;
 pub use self::requests::{InFlight, Request, WaitsFor};
-use self::session::Session;
-use self::sessions::Link;
 pub(crate) use self::steward::Steward;
 pub(crate) use self::target::MapView;
 
@@ -193,127 +183,6 @@ impl Objecter {
         Ok(())
     }
 
-    /// Assigns a tid to a request and moves the request to the heap.
-    pub(crate) fn prepare(&self, request: MOSDOp) -> Arc<Op> {
-        let tid = Tid(self.tids.fetch_add(1, Ordering::Relaxed));
-        Op::new(tid, request, self.trace.as_ref().map(|_| Marks::new()))
-    }
-
-    /// Performs an operation: waits for a place in flight, sends the operation, and waits for its end.
-    ///
-    /// If the future is dropped before the end, the operation is not resent; whether it was executed is
-    /// unknown.
-    pub(crate) async fn perform(&self, op: Arc<Op>) -> Result<OsdReply, Error> {
-        match &self.trace {
-            None => self.perform_in_time(op).await,
-            // Boxed, so that futures stay small without tracing.
-            Some(trace) => {
-                let following = Following::new(trace, &op);
-                let outcome = Box::pin(self.perform_in_time(op)).await;
-                following.end(&outcome);
-                outcome
-            }
-        }
-    }
-
-    async fn perform_in_time(&self, op: Arc<Op>) -> Result<OsdReply, Error> {
-        match self.op_timeout() {
-            None => self.perform_at_leisure(op).await,
-            // Boxed, so that futures stay small without a time limit.
-            Some(limit) => Box::pin(tokio::time::timeout(limit, self.perform_at_leisure(op)))
-                .await
-                .unwrap_or(Err(Error::Timeout(limit))),
-        }
-    }
-
-    async fn perform_at_leisure(&self, op: Arc<Op>) -> Result<OsdReply, Error> {
-        let turn = self.throttle.acquire(op.cost, || self.waiting.enter(&op)).await;
-        if let Some(marks) = &op.marks {
-            marks.placed();
-        }
-        let place = Place { throttle: &self.throttle, cost: op.cost };
-        let pending = self.submit(op, place, turn).await?;
-        Ok(pending.await?)
-    }
-
-    /// Sends an operation, or queues it where the steward will send it.
-    ///
-    /// An operation that waited for its place keeps its turn until it is queued, so that no later
-    /// operation overtakes it.
-    async fn submit<'a>(
-        &'a self,
-        op: Arc<Op>,
-        place: Place<'_>,
-        mut turn: Option<Turn<'_>>,
-    ) -> Result<Pending<'a>, Error> {
-        let mut newest_asked = false;
-        loop {
-            match self.try_submit(&op) {
-                Submitted::Sent => {}
-                // The next map is available. Retry at once, however often: otherwise operations
-                // submitted later would be sent earlier. Each retry consumes one map that arrived while
-                // `try_submit` ran.
-                Submitted::Stale => continue,
-                Submitted::NoPool if newest_asked => return Err(Errno::ENOENT.into()),
-                Submitted::NoPool => {
-                    // Other operations need not wait for the monitors.
-                    drop(turn.take());
-                    Box::pin(self.wait_for_newest()).await?;
-                    newest_asked = true;
-                    continue;
-                }
-                Submitted::Failed(errno) => return Err(errno.into()),
-                Submitted::Closed => return Err(Error::Shutdown),
-            }
-            place.keep();
-            return Ok(Pending::new(self, op));
-        }
-    }
-
-    fn try_submit(&self, op: &Arc<Op>) -> Submitted {
-        let request = &op.request;
-        let view = self.view.load();
-        let place = match view.place(&request.locator, &request.oid, request.flags) {
-            Ok(place) => place,
-            Err(Unplaceable::NoPool) => return Submitted::NoPool,
-            Err(e) => return Submitted::Failed(e.errno()),
-        };
-        match self.sessions.with(place.osd, &view, |session| session.admit(op, &place)) {
-            Ok(Admission::Send(conn)) => {
-                let msg = op.pack_first(&place);
-                match watcher(op) {
-                    None => send(&conn, msg),
-                    // As with `send`: the message is lost if the connection is closed.
-                    Some(watcher) => drop(conn.send_watched(msg, watcher)),
-                }
-                Submitted::Sent
-            }
-            Ok(Admission::Taken) => Submitted::Sent,
-            Err(NoSession::Closed) => Submitted::Closed,
-            Ok(Admission::Stale) | Err(NoSession::Stale) if self.sessions.is_closed() => Submitted::Closed,
-            Ok(Admission::Stale) | Err(NoSession::Stale) if self.sessions.detain(op, &place) => {
-                Submitted::Sent
-            }
-            Ok(Admission::Stale) | Err(NoSession::Stale) => Submitted::Stale,
-        }
-    }
-
-    /// Fails an operation that is in no table.
-    fn fail(&self, op: &Op, why: OpError) {
-        self.throttle.release(1, op.cost);
-        op.finish(Err(why));
-    }
-
-    /// Removes an operation whose caller stopped waiting from all tables.
-    fn cancel(&self, op: &Op) {
-        for session in self.sessions.all() {
-            if let Some(op) = session.remove(op.tid) {
-                self.throttle.release(1, op.cost);
-                return;
-            }
-        }
-    }
-
     fn tell(&self, event: Event) {
         // The receiver is gone only while the client is being shut down.
         let _ = self.events.send(event);
@@ -367,175 +236,8 @@ impl Objecter {
     }
 }
 
-/// The outcome of an attempt to submit.
-enum Submitted {
-    Sent,
-    /// A newer map has arrived meanwhile: try again.
-    Stale,
-    NoPool,
-    Failed(Errno),
-    Closed,
-}
-
-/// Sends a message to an OSD without waiting.
-///
-/// On a closed connection the message is lost with everything else on it, and resent with it. A client's
-/// queues are never full: an operation that waited for room would be overtaken by the next operation on
-/// its object, and a steward that waited for one OSD would delay the other OSDs' operations and the news
-/// of that OSD's death.
-fn send(conn: &Connection, msg: Msg) {
-    let _ = conn.send(msg);
-}
-
-/// A place in the throttle, held until the operation is in a table. Removing the operation from the
-/// table then releases the place.
-struct Place<'a> {
-    throttle: &'a Throttle,
-    cost: u64,
-}
-
-impl Place<'_> {
-    fn keep(self) {
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Place<'_> {
-    fn drop(&mut self) {
-        self.throttle.release(1, self.cost);
-    }
-}
-
-impl Peers for Objecter {
-    fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
-        if let Some(session) = session_of(conn) {
-            self.handle(&session, conn, msgs);
-        }
-    }
-
-    fn take_map(&self, msg: &Msg) {
-        self.take_maps(msg);
-    }
-
-    fn authenticated(&self) {
-        self.tell(Event::Authenticated);
-    }
-
-    fn lost(&self, conn: &Arc<Connection>) {
-        if let Some(session) = session_of(conn) {
-            self.tell(Event::Lost { session, conn_id: conn.id() });
-        }
-    }
-
-    /// The OSD requires features that this client does not have. Its operations fail, because every
-    /// later attempt would fail too.
-    fn refused(&self, conn: &Arc<Connection>, why: &loligo_msgr::Error) {
-        let loligo_msgr::Error::MissingFeatures { bits } = why else { return };
-        if let Some(session) = session_of(conn).filter(|session| session.uses(conn.id())) {
-            session.take_all().iter().for_each(|(_, op)| self.fail(op, OpError::MissingFeatures(*bits)));
-        }
-    }
-}
-
 impl Observed for Objecter {
     fn waits(&self, age_min: Duration, into: &mut Gathered) {
         self.gather_waits(age_min, into);
-    }
-}
-
-/// Returns the session that a connection belongs to.
-fn session_of(conn: &Connection) -> Option<Arc<Session>> {
-    conn.user_data().get()?.downcast_ref::<Link>()?.0.upgrade()
-}
-
-/// Messages from OSDs.
-impl Objecter {
-    /// Handles all messages that one read of an OSD's connection returned.
-    fn handle(&self, session: &Arc<Session>, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
-        let mut replies = Vec::with_capacity(msgs.len());
-        for msg in msgs.drain(..) {
-            match msg.header.kind {
-                MOSDOpReply::KIND => match OsdReply::open(&msg) {
-                    Ok(reply) => replies.push((msg.header.tid, reply)),
-                    Err(e) => self.end_unreadable(session, msg.header.tid, e),
-                },
-                MOSDBackoff::KIND => self.take_backoff(session, conn, &msg),
-                MOSDMap::KIND => self.take_maps(&msg),
-                MCommandReply::KIND => {
-                    if let Ok(reply) = msg.open() {
-                        self.commands.answer(msg.header.tid, reply);
-                    }
-                }
-                MWatchNotify::KIND => {
-                    if let Ok(msg) = msg.open() {
-                        self.lingers.hear(msg);
-                    }
-                }
-                _ => {}
-            }
-        }
-        if !replies.is_empty() {
-            self.complete(session, conn.id(), replies);
-        }
-    }
-
-    /// Queues maps, sent by a monitor or by an OSD that saw an old epoch.
-    fn take_maps(&self, msg: &Msg) {
-        let came_at = std::time::Instant::now();
-        let Ok(maps) = msg.open::<MOSDMap>() else { return };
-        if self.maps_waiting.fetch_add(1, Ordering::Relaxed) >= MAPS_WAITING_MAX {
-            self.maps_waiting.fetch_sub(1, Ordering::Relaxed);
-            return;
-        }
-        self.tell(Event::Maps { maps, came_at });
-    }
-
-    fn complete(&self, session: &Session, conn_id: u64, replies: Vec<(Tid, OsdReply)>) {
-        let answered = session.answered(replies);
-        let (mut ops, mut bytes) = (0, 0);
-        for answer in &answered {
-            if let Answered::Done(op, _) = answer {
-                ops += 1;
-                bytes += op.cost;
-            }
-        }
-        // Before any task is woken: a woken task may want the place.
-        self.throttle.release(ops, bytes);
-        for answer in answered {
-            match answer {
-                Answered::Done(op, reply) => {
-                    op.set_answered_on(conn_id);
-                    if reply.result == -Errno::EBLOCKLISTED.0 {
-                        self.found_blocklisted();
-                    }
-                    if let Some(marks) = &op.marks {
-                        marks.acked();
-                    }
-                    op.finish(Ok(reply));
-                }
-                Answered::Again(op, reply) => self.tell(Event::Again { op, reply }),
-            }
-        }
-    }
-
-    #[cold]
-    fn end_unreadable(&self, session: &Session, tid: Tid, why: loligo_wire::DecodeError) {
-        if let Some(op) = session.remove(tid) {
-            self.fail(&op, OpError::Decode(why));
-        }
-    }
-
-    #[cold]
-    fn take_backoff(&self, session: &Arc<Session>, conn: &Arc<Connection>, msg: &Msg) {
-        let Ok(backoff) = msg.open::<MOSDBackoff>() else { return };
-        match backoff.op {
-            BackoffOp::Block if session.back_off(&backoff, conn) => {
-                let map_epoch = self.view.load().epoch();
-                let ack = MOSDBackoff { op: BackoffOp::AckBlock, map_epoch, ..backoff };
-                let _ = conn.send(Msg::new(&ack));
-            }
-            BackoffOp::Unblock => self.tell(Event::Unblocked { session: Arc::clone(session), backoff }),
-            _ => {}
-        }
     }
 }

@@ -204,7 +204,7 @@ impl Connection {
     pub fn cork(&self) -> Cork<'_> {
         let corked = self.queue.cork(0, Control::default());
         let is_in = corked.is_some();
-        self.perform(corked.unwrap_or(Action::Nothing));
+        self.act(corked.unwrap_or(Action::Nothing));
         Cork { conn: self, is_in, _not_send: PhantomData }
     }
 
@@ -276,7 +276,7 @@ impl Connection {
     fn push(&self, item: Item) -> Result<(), SendError> {
         let refused = match self.queue.push(item) {
             Ok(action) => {
-                self.perform(action);
+                self.act(action);
                 return Ok(());
             }
             Err(refused) => *refused,
@@ -398,7 +398,7 @@ impl Connection {
 
     /// Requests a keepalive to be sent.
     pub(crate) fn ask_alive(&self) {
-        self.perform(self.queue.request(Control { keepalive: true, ..Control::default() }));
+        self.act(self.queue.request(Control { keepalive: true, ..Control::default() }));
     }
 
     /// Shuts the connection's socket down.
@@ -539,7 +539,7 @@ pub struct Cork<'a> {
 impl Drop for Cork<'_> {
     fn drop(&mut self) {
         if self.is_in {
-            self.conn.perform(self.conn.queue.uncork());
+            self.conn.act(self.conn.queue.uncork());
         }
     }
 }

@@ -115,14 +115,14 @@ impl Connection {
         let control = std::mem::take(&mut arrivals.control);
         if arrivals.msgs.is_empty() {
             if control != Control::default() {
-                self.perform(self.queue.request(control));
+                self.act(self.queue.request(control));
             }
             return;
         }
         let Some(action) = self.queue.cork(arrivals.msgs.len(), control) else {
             return arrivals.msgs.clear();
         };
-        self.perform(action);
+        self.act(action);
         log!(MSGR, 10, "connection {} brings {} messages", self.id, arrivals.msgs.len());
         blocking_point("dispatch");
         ctx.dispatcher.dispatch(self, &mut arrivals.msgs);
@@ -132,8 +132,8 @@ impl Connection {
             tokio::task::yield_now().await;
         }
         match self.queue.uncork() {
-            Action::Submit(baton) => self.run_loaded(baton, WRITE_BUDGET),
-            action => self.perform(action),
+            Action::Submit(baton) => self.run(baton, WRITE_BUDGET),
+            action => self.act(action),
         }
     }
 

@@ -86,26 +86,27 @@ impl Writer {
 }
 
 impl Connection {
-    /// Performs the action that the out-queue asks of a sender.
-    pub(crate) fn perform(&self, action: Action<Writer>) {
+    /// Does what the out-queue asks of the caller.
+    pub(crate) fn act(&self, action: Action<Writer>) {
         match action {
             Action::Nothing => {}
-            Action::Submit(baton) => self.run_loaded(baton, 1),
+            Action::Submit(baton) => self.run(baton, 1),
             Action::WakeWriter => self.queue.writer_wake.notify_one(),
             Action::WakeDriver => self.driver_wake.notify_one(),
         }
     }
 
-    /// Runs the out-queue: writes at most `budget` batches and leaves the rest to the writer task.
-    pub(crate) fn run(&self, baton: Box<Baton<Writer>>, budget: u32) {
+    /// Like [`Connection::run`], for a baton without a batch.
+    pub(crate) fn resume(&self, baton: Box<Baton<Writer>>, budget: u32) {
         match self.queue.next(baton) {
-            Action::Submit(baton) => self.run_loaded(baton, budget),
-            action => self.perform(action),
+            Action::Submit(baton) => self.run(baton, budget),
+            action => self.act(action),
         }
     }
 
-    /// Like [`Connection::run`], for a baton that already has its first batch.
-    pub(crate) fn run_loaded(&self, mut baton: Box<Baton<Writer>>, mut budget: u32) {
+    /// Runs the out-queue, beginning with the batch that the baton carries: writes at most `budget` batches
+    /// and leaves the rest to the writer task.
+    pub(crate) fn run(&self, mut baton: Box<Baton<Writer>>, mut budget: u32) {
         loop {
             if let Err(e) = self.seal(&mut baton) {
                 return self.shut_down_socket(&baton.writer.socket, e.into());
@@ -119,7 +120,7 @@ impl Connection {
             }
             baton = match self.queue.next(baton) {
                 Action::Submit(more) => more,
-                action => return self.perform(action),
+                action => return self.act(action),
             };
             budget -= 1;
             if budget == 0 {
@@ -134,7 +135,7 @@ impl Connection {
     }
 
     fn hand_over(&self, baton: Box<Baton<Writer>>) {
-        self.perform(self.queue.hand_over(baton));
+        self.act(self.queue.hand_over(baton));
     }
 
     /// Encodes the baton's batch.
@@ -191,8 +192,8 @@ impl Connection {
             let flushed = baton.writer.flush();
             self.note_written(&baton.writer);
             match flushed {
-                Flush::Done if baton.is_loaded() => self.run_loaded(baton, BUDGET),
-                Flush::Done => self.run(baton, BUDGET),
+                Flush::Done if baton.is_loaded() => self.run(baton, BUDGET),
+                Flush::Done => self.resume(baton, BUDGET),
                 Flush::Blocked => self.hand_over(baton),
                 Flush::Failed(e) => self.shut_down_socket(&baton.writer.socket, Error::Io(e)),
             }

@@ -145,7 +145,7 @@ impl Slot {
                     RunEnd::Idle => End::Idle,
                 };
             }
-            self.one(item, turn);
+            self.process(item, turn);
             if turn.is_over() {
                 return match run.end() {
                     RunEnd::Again => End::Again,
