@@ -39,7 +39,7 @@ async fn neighbours_are_one_extent_and_only_what_was_written_is_sent() {
     assert_eq!(store.reads.load(Ordering::SeqCst), 0);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn one_request_for_many_readers() {
     let store = Store::default();
     store.put(0, vec![7; 64 * BLOCK]);
@@ -104,7 +104,7 @@ async fn a_failure_that_nobody_was_told_of_is_the_next_opener_s() {
     assert_eq!(store.content(0), [1; BLOCK]);
 }
 
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn who_writes_too_much_waits_until_the_back_end_is_back() {
     let store = Store::default();
     let cache = Cache::new(Options { dirty_max: 64 * BLOCK as u64, ..idle() });
@@ -173,7 +173,7 @@ async fn who_writes_back_is_told_of_what_is_still_dirty_only() {
 
 /// A write abandoned by its caller while in progress completes nevertheless, and the next one waits for
 /// it.
-#[tokio::test]
+#[tokio::test(start_paused = true)]
 async fn who_gives_up_a_flush_does_not_give_up_the_writes() {
     let store = Store::default();
     let file = Cache::new(idle()).open("f", store.clone());

@@ -4,7 +4,7 @@
 mod place;
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use bytes::Bytes;
 use futures_util::future::{join_all, poll_immediate};
@@ -17,6 +17,9 @@ use loligo_wire::EntityType;
 use place::{POOL, Place};
 
 const UNIT: u64 = 64 << 10;
+
+/// The shortest that there is: tests wait for its end.
+const LOCK_TIME: Duration = Duration::from_secs(1);
 
 fn layout(unit: u64, count: u64, units: u64) -> Layout {
     Layout::new(unit * UNIT, count, unit * units * UNIT).expect("valid")
@@ -173,7 +176,7 @@ async fn the_lock_is_libradosstriper_s() {
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_are_lost_and_end() {
     let place = Place::new().await;
-    let striper = in_pool(place.pool().await, layout(1, 2, 2)).with_lock_time(Duration::from_secs(1));
+    let striper = in_pool(place.pool().await, layout(1, 2, 2)).with_lock_time(LOCK_TIME);
     let file = striper.create("f").await.expect("made");
     file.write(0, pattern(UNIT, 1)).await.expect("written");
     let first = "f.0000000000000000";
@@ -194,17 +197,33 @@ async fn locks_are_lost_and_end() {
     assert!(matches!(file.close().await, Err(Error::LockLost(_))));
     // A renewed lock outlasts its duration.
     let file = striper.open("f").await.expect("opened");
-    tokio::time::sleep(Duration::from_millis(2500)).await;
+    let expires = async || {
+        let info = striper.ioctx().lock_info(first, "striper.lock").await.expect("asked");
+        info.holders.first().and_then(|holder| holder.expires).expect("a lock that ends")
+    };
+    let ends = expires().await;
+    let outlasted = async {
+        while expires().await < ends + 2 * LOCK_TIME {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), outlasted).await.expect("it is renewed");
     assert!(matches!(striper.remove("f").await, Err(Error::InUse { .. })));
     file.close().await.expect("closed");
     // A client that ends without closing its files behaves as one that died.
     let dying = place.connect().await;
     let pool = dying.ioctx(POOL).await.expect("the pool");
-    let file = in_pool(pool, striper.layout()).with_lock_time(Duration::from_secs(1)).open("f").await;
+    let file = in_pool(pool, striper.layout()).with_lock_time(LOCK_TIME).open("f").await;
+    let ends = expires().await;
     dying.shutdown().await;
-    assert!(matches!(striper.remove("f").await, Err(Error::InUse { .. })));
-    tokio::time::sleep(Duration::from_millis(1500)).await;
-    striper.remove("f").await.expect("the lock has ended");
+    let ended = async {
+        while let Err(e) = striper.remove("f").await {
+            assert!(matches!(e, Error::InUse { .. }), "{e}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), ended).await.expect("the lock has ended");
+    assert!(SystemTime::now() >= ends, "nobody has released the lock");
     drop(file);
 }
 

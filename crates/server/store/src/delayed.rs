@@ -41,15 +41,16 @@ impl Delayed {
     /// The system's error if the thread cannot be created.
     pub fn new(inner: Arc<dyn ObjectStore>, delay: Duration) -> io::Result<Self> {
         let (due, wanted) = mpsc::channel::<Due>();
-        // The loop ends when the last sender is dropped.
-        let run = move || {
-            for Due { at, listener, version } in wanted {
-                thread::sleep(at.saturating_duration_since(Instant::now()));
-                listener.committed(version);
-            }
-        };
-        thread::Builder::new().name("store-delay".to_owned()).spawn(run)?;
+        thread::Builder::new().name("store-delay".to_owned()).spawn(move || report(wanted))?;
         Ok(Self { inner, timer: Timer { delay, due } })
+    }
+}
+
+/// Reports each commit when it is due. Ends when the last sender is dropped.
+fn report(wanted: impl IntoIterator<Item = Due>) {
+    for Due { at, listener, version } in wanted {
+        thread::sleep(at.saturating_duration_since(Instant::now()));
+        listener.committed(version);
     }
 }
 
@@ -164,14 +165,17 @@ mod tests {
         fn stopped(&self, _: &StoreError) {}
     }
 
+    /// The delays run side by side: each commit is due `DELAY` after its own transaction.
     #[test]
     fn each_transaction_is_reported_later_and_none_waits_for_another() {
         const DELAY: Duration = Duration::from_millis(50);
-        let store = Delayed::new(Arc::new(MemoryStore::new(1 << 20)), DELAY).expect("a thread");
+        let (due, wanted) = mpsc::channel();
+        let inner = Arc::new(MemoryStore::new(1 << 20));
+        let store = Delayed { inner, timer: Timer { delay: DELAY, due } };
         let (tell, heard) = mpsc::channel();
         let pg = PgId { pool: PoolId(1), seed: 0 };
         let collection = store.open(pg, Arc::new(Heard(tell))).expect("a collection");
-        let began = Instant::now();
+        let mut all = Vec::new();
         for number in 1..=10 {
             let version = Eversion { epoch: Epoch(1), version: number };
             let name = format!("o{number}");
@@ -179,15 +183,20 @@ mod tests {
             let info = Info { version, user_version: number, ..Info::default() };
             let changes = smallvec![Change::WriteFull { data: "x".into() }];
             let objects = smallvec![ObjectChanges { oid, info, changes }];
+            let before = Instant::now();
             let commit = collection.submit(Transaction { version, objects, record: None });
             assert_eq!(commit.expect("done"), Commit::Pending);
+            let after = Instant::now();
+            let due = wanted.try_recv().expect("the commit is to be reported");
+            assert!((before + DELAY..=after + DELAY).contains(&due.at), "transaction {number}");
+            all.push(due);
         }
         assert_eq!(collection.version().version, 10, "it is visible at once");
-        for number in 1..=10 {
-            let (version, at) = heard.recv().expect("told");
-            assert_eq!(version.version, number);
-            assert!(at - began >= DELAY, "{:?}", at - began);
-        }
-        assert!(began.elapsed() < 5 * DELAY, "{:?}", began.elapsed());
+        assert!(heard.try_recv().is_err(), "nothing is reported early");
+        let due: Vec<_> = all.iter().map(|due| due.at).collect();
+        report(all);
+        let told: Vec<_> = heard.try_iter().collect();
+        assert!(told.iter().map(|(version, _)| version.version).eq(1..=10), "each once and in order");
+        assert!(told.iter().zip(due).all(|((_, at), due)| *at >= due), "none before it is due");
     }
 }

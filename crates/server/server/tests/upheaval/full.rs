@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::future::join_all;
-use loligo_rados::{Errno, Error, IoCtx, Rados, WhenFull, WriteOp, WriteOptions};
+use futures_util::future::{join_all, poll_immediate};
+use loligo_rados::{Errno, Error, IoCtx, Rados, WaitsFor, WhenFull, WriteOp, WriteOptions};
 use loligo_server::Server;
 
 use crate::common::{Running, Scratch, connect, soon};
@@ -83,8 +83,11 @@ async fn what_is_forced_does_not_wait_for_room() {
     let set = r#"{"prefix":"osd set","key":"full"}"#;
     rados.mon_command(set, Bytes::new()).await.expect("set");
     soon("the map", rados.wait_for_latest_osdmap()).await.expect("the map");
-    let waits = tokio::time::timeout(Duration::from_millis(300), pool.remove("o")).await;
-    assert!(waits.is_err(), "{waits:?}");
+    let mut removal = Box::pin(pool.remove("o"));
+    assert!(poll_immediate(&mut removal).await.is_none(), "it waits");
+    let waiting: Vec<_> = rados.requests().into_iter().map(|request| request.waits_for).collect();
+    assert_eq!(waiting, [WaitsFor::Unpause]);
+    drop(removal);
     let forced = pool.with_when_full(WhenFull::Force);
     soon("a removal", forced.remove("o")).await.expect("removed");
     soon("a write", forced.write_full("o", "y".into())).await.expect("written");
