@@ -18,6 +18,7 @@ mod suites;
 mod test;
 mod tidy;
 mod torture;
+mod verdicts;
 mod watched;
 
 use std::process::ExitCode;

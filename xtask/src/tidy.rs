@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::process::{output_of, workspace};
-use crate::{Result, audit, cycles};
+use crate::{Result, audit, cycles, verdicts};
 
 /// The floors of the house: a crate knows only crates on lower floors (ARCHITECTURE.md).
 const FLOORS: [(&str, u32); 28] = [
@@ -82,9 +82,12 @@ const COLUMNS_MAX: usize = 110;
 pub(crate) fn run() -> Result<()> {
     let mut found = Vec::new();
     let files = output_of(std::process::Command::new("git").args(["ls-files"]).current_dir(workspace()))?;
-    for file in files.lines().filter(|f| f.ends_with(".rs")) {
-        check_source(file, &fs::read_to_string(workspace().join(file))?, &mut found);
+    let read = |file: &str| fs::read_to_string(workspace().join(file)).map(|text| (file.to_owned(), text));
+    let files: Vec<_> = files.lines().filter(|f| f.ends_with(".rs")).map(read).collect::<std::io::Result<_>>()?;
+    for (file, text) in &files {
+        check_source(file, text, &mut found);
     }
+    verdicts::check(&files, &mut found)?;
     for (folder, floor) in FLOORS.iter().filter(|(folder, _)| *folder != "xtask") {
         let manifest = workspace().join(folder).join("Cargo.toml");
         check_arrows(folder, *floor, &fs::read_to_string(manifest)?, &mut found);

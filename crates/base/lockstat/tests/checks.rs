@@ -43,6 +43,13 @@ fn guards_may_be_dropped_in_any_order() {
     static A: Class = Class::new("t.any_order.a");
     static B: Class = Class::new("t.any_order.b");
     let (a, b) = (Mutex::new(&A, ()), Mutex::new(&B, ()));
+    let message = panic_of(|| {
+        let (first, _second) = (a.lock(), b.lock());
+        drop(first);
+        blocking_point("one is left");
+    });
+    assert_names(&message, &["one is left", "`t.any_order.b`"]);
+    assert!(!message.contains("t.any_order.a"), "{message}");
     let (first, second) = (a.lock(), b.lock());
     drop(first);
     drop(second);

@@ -195,9 +195,17 @@ mod tests {
     }
 
     proptest! {
+        /// What was understood of any text is understood again in the form that a cluster writes.
         #[test]
-        fn any_text_is_survived(text in "[\\[\\]v12:/, a.0-9\u{e4}]{0,40}") {
-            let _ = parse(&text);
+        fn any_text_is_parsed_or_refused(text in "[\\[\\]v12:/, a.0-9\u{e4}]{0,40}") {
+            if let Some(monitors) = parse(&text) {
+                let written = |monitor: &Vec<MonAddr>| {
+                    let addresses: Vec<String> = monitor.iter().map(ToString::to_string).collect();
+                    format!("[{}]", addresses.join(","))
+                };
+                let again = monitors.iter().map(written).collect::<Vec<_>>().join(" ");
+                prop_assert_eq!(parse(&again), Some(monitors), "{}", again);
+            }
         }
     }
 }

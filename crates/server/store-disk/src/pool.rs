@@ -175,12 +175,16 @@ mod tests {
     fn jobs_that_wait_for_each_other_have_threads_each() {
         let pool = Pool::start(3).expect("threads");
         let gate = Arc::new(std::sync::Barrier::new(3));
+        let (done, finished) = mpsc::channel();
         for _ in 0..3 {
-            let gate = Arc::clone(&gate);
+            let (gate, done) = (Arc::clone(&gate), done.clone());
             pool.push(move || {
-                gate.wait();
+                let is_leader = gate.wait().is_leader();
+                done.send(is_leader).expect("the test waits");
             });
         }
+        let leaders = finished.iter().take(3).filter(|is_leader| *is_leader).count();
+        assert_eq!(leaders, 1, "all three were at the gate together");
         pool.close();
     }
 }

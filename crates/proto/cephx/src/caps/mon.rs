@@ -533,9 +533,13 @@ mod tests {
     }
 
     proptest! {
+        /// Spaces around a text mean nothing, and an error says where the text is wrong.
         #[test]
-        fn any_text_is_survived(text in "(allow|profile|service|command|with|rwx|[=*, ;\"'a-z\u{e4}]){0,12}") {
-            let _ = MonCaps::parse(&text);
+        fn any_text_is_parsed_or_refused(text in "(allow|profile|service|command|with|rwx|[=*, ;\"'a-z\u{e4}]){0,12}") {
+            match MonCaps::parse(&text) {
+                Ok(caps) => prop_assert_eq!(MonCaps::parse(&format!(" {text} ")), Ok(caps)),
+                Err(error) => prop_assert!(error.text == text && text.ends_with(&error.at), "{error}"),
+            }
         }
     }
 }

@@ -522,9 +522,13 @@ mod tests {
     }
 
     proptest! {
+        /// Spaces around a text mean nothing, and an error says where the text is wrong.
         #[test]
-        fn any_text_is_survived(text in "(allow|profile|pool|namespace|tag|class|rwx|[=*, ;\"'a-z\u{e4}]){0,12}") {
-            let _ = OsdCaps::parse(&text);
+        fn any_text_is_parsed_or_refused(text in "(allow|profile|pool|namespace|tag|class|rwx|[=*, ;\"'a-z\u{e4}]){0,12}") {
+            match OsdCaps::parse(&text) {
+                Ok(caps) => prop_assert_eq!(OsdCaps::parse(&format!(" {text} ")), Ok(caps)),
+                Err(error) => prop_assert!(error.text == text && text.ends_with(&error.at), "{error}"),
+            }
         }
     }
 }
