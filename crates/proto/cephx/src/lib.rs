@@ -18,7 +18,7 @@
 
 pub mod caps;
 pub mod client;
-#[doc(hidden)]
+#[cfg(feature = "fuzzing")]
 pub mod fuzz;
 pub mod handshake;
 pub mod ini;

@@ -21,7 +21,7 @@
 
 pub mod crush;
 mod features;
-#[doc(hidden)]
+#[cfg(feature = "fuzzing")]
 pub mod fuzz;
 mod mix;
 mod monmap;

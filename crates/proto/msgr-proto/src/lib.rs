@@ -32,7 +32,7 @@ mod control;
 mod crypto;
 mod error;
 mod frame;
-#[doc(hidden)]
+#[cfg(feature = "fuzzing")]
 pub mod fuzz;
 mod handshake;
 mod inflate;

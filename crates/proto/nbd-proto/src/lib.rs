@@ -31,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+#[cfg(feature = "fuzzing")]
 pub mod fuzz;
 mod handshake;
 mod joining;

@@ -15,7 +15,7 @@
 
 pub mod crc;
 pub mod features;
-#[doc(hidden)]
+#[cfg(feature = "fuzzing")]
 pub mod fuzz;
 pub mod message;
 pub mod rbd;

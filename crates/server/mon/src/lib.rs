@@ -20,7 +20,7 @@
 pub mod command;
 mod failure;
 mod file;
-#[doc(hidden)]
+#[cfg(feature = "fuzzing")]
 pub mod fuzz;
 mod hierarchy;
 mod monitor;

@@ -45,6 +45,7 @@ mod errno;
 mod exec;
 mod fetches;
 mod filing;
+#[cfg(feature = "fuzzing")]
 pub mod fuzz;
 mod group;
 mod hands;

@@ -48,6 +48,7 @@ mod data_cache;
 mod filter;
 mod flush;
 mod fsck;
+#[cfg(feature = "fuzzing")]
 pub mod fuzz;
 mod guard;
 mod io;

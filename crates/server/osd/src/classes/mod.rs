@@ -105,7 +105,8 @@ pub(crate) fn method(class: &[u8], method: &[u8]) -> Option<&'static Method> {
     find(class, method).map(|(_, method)| method)
 }
 
-/// Maps any two numbers to a class and one of its methods, for fuzzing.
+/// Maps any two numbers to a class and one of its methods.
+#[cfg(feature = "fuzzing")]
 pub(crate) fn nth(class: usize, method: usize) -> (&'static str, &'static str) {
     let class = CLASSES[class % CLASSES.len()];
     (class.name, class.methods[method % class.methods.len()].name)
