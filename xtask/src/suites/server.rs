@@ -87,10 +87,12 @@ impl<'a> Server<'a> {
 
 impl Drop for Server<'_> {
     fn drop(&mut self) {
-        let pid = self.child.id();
-        // SAFETY: kill takes two numbers and accesses no memory of this process. This child has not been
-        // waited for, or it is gone.
-        unsafe { libc::kill(pid.cast_signed(), libc::SIGTERM) };
+        // A server that has ended was waited for by `ended`, and its number may be another process's by now.
+        if self.ended().is_none() {
+            // SAFETY: kill takes two numbers and accesses no memory of this process. The child has not been
+            // waited for, so the number is still its own.
+            unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGTERM) };
+        }
         let deadline = Instant::now() + READY_MAX;
         while self.ended().is_none() {
             if Instant::now() > deadline {

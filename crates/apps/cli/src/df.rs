@@ -20,7 +20,8 @@ use crate::{rbd, table};
 /// The directory to look at, if any.
 #[derive(clap::Args)]
 pub(crate) struct Df {
-    /// The directory given to `serve --data`.
+    /// The directory given to `serve --data`, of a server that does not run. USED then counts the blocks of
+    /// objects' data; names, attributes and omaps lie in the key-value map and take space beside them.
     pub(crate) dir: Option<PathBuf>,
 }
 

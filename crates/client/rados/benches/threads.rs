@@ -1,11 +1,11 @@
-//! What many threads that wait for each operation cost: our blocking client, or librados, in the same
-//! harness.
+//! Measures many threads, each of which waits for its operations: Loligo's blocking client or librados, in
+//! the same harness.
 //!
 //! ```text
 //! cargo bench -p loligo-rados --bench threads -- [-c CONF] [ours|librados] [POOL] [THREADS] [SECONDS] [write|read] [BYTES]
 //! ```
-//! All threads share one client, and each has an object of its own. Run both against the same server, in
-//! turn; librados is the machine's `librados.so.2`.
+//! All threads share one client, and each has an object of its own. Run both clients in turn against the
+//! same server. librados is the machine's `librados.so.2`.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::process::ExitCode;
@@ -98,7 +98,7 @@ impl Load {
         Ok(())
     }
 
-    /// How long each operation took, in microseconds.
+    /// Executes operations until `ended`. Returns how long each took, in microseconds.
     fn work(
         &self,
         client: &dyn Client,
@@ -125,7 +125,7 @@ fn name(thread: usize) -> String {
     format!("thread.{thread}")
 }
 
-/// What this process has used.
+/// Resources that this process has used.
 struct Used {
     cpu_us: f64,
     switches: f64,
@@ -171,24 +171,24 @@ type Open = unsafe extern "C" fn(*mut c_void, *const c_char, *mut *mut c_void) -
 type Write = unsafe extern "C" fn(*mut c_void, *const c_char, *const c_char, usize, u64) -> c_int;
 type Read = unsafe extern "C" fn(*mut c_void, *const c_char, *mut c_char, usize, u64) -> c_int;
 
-/// librados, as its C interface is documented (`librados.h`).
+/// librados, by its C interface (`librados.h`).
 struct Librados {
     write: Write,
     read: Read,
     ioctx: *mut c_void,
-    /// What the functions are in.
+    /// Keeps the functions loaded.
     _library: Library,
 }
 
-// SAFETY: librados says that an ioctx may be used by several threads.
+// SAFETY: librados allows several threads to use one ioctx.
 unsafe impl Sync for Librados {}
 
 impl Librados {
     fn open(conf: &str, pool: &str) -> Outcome<Self> {
         let (conf, pool) = (CString::new(conf)?, CString::new(pool)?);
         let (mut cluster, mut ioctx) = (std::ptr::null_mut::<c_void>(), std::ptr::null_mut::<c_void>());
-        // SAFETY: the signatures are those of librados.h; all pointers live for the length of the calls; what
-        // is made is kept until the process ends.
+        // SAFETY: the signatures are those of librados.h. All pointers are valid during the calls. The client
+        // and the pool's handle are kept until the process ends.
         unsafe {
             let library = Library::new("librados.so.2")?;
             let create: Create = *library.get(b"rados_create")?;

@@ -111,6 +111,18 @@ mod tests {
     }
 
     #[test]
+    fn the_book_lists_all_cases() {
+        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/book/contention.md");
+        let page = std::fs::read_to_string(page).expect("the book is there");
+        let row = |line: &str| line.strip_prefix("| `")?.split_once('`').map(|(name, _)| name.to_owned());
+        let listed: Vec<String> = page.lines().filter_map(row).collect();
+        assert_eq!(listed, cases().iter().map(|case| case.name()).collect::<Vec<_>>());
+        let publications: BTreeSet<&str> = cases().iter().map(|case| case.about().source.url).collect();
+        let numbers = (listed.len(), publications.len());
+        assert_eq!(numbers, (9, 5), "the page says: nine cases from five publications");
+    }
+
+    #[test]
     fn names_are_found_and_unlike() {
         let names: BTreeSet<&str> = cases().iter().map(|case| case.name()).collect();
         assert_eq!(names.len(), cases().len());
