@@ -1,6 +1,7 @@
 //! Replays a corpus of scripts; included in the tests that do so. Method: the scripts that fuzzing
 //! found, then mutations of them, then random scripts, in a process of its own whose allocations are
-//! counted. With `LOLIGO_SEQUENCES_SECONDS` the random scripts continue for that many seconds.
+//! counted. With `LOLIGO_FUZZ_SECONDS` the random scripts continue for that many seconds;
+//! `LOLIGO_FUZZ_SEED` is the number of the first one.
 
 #[path = "counting.rs"]
 mod counting;
@@ -26,6 +27,7 @@ pub(crate) struct Corpus {
 impl Corpus {
     /// Plays the whole corpus, its mutations and random scripts.
     pub(crate) fn replay(&self) {
+        let first = std::env::var("LOLIGO_FUZZ_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
         let scripts = self.scripts();
         let mut well = 0;
         for (seed, (path, script)) in (1..).zip(&scripts) {
@@ -35,10 +37,10 @@ impl Corpus {
         }
         assert!(well >= self.well_min, "{well} steps of the corpus go well");
         let start = Instant::now();
-        let seconds = std::env::var("LOLIGO_SEQUENCES_SECONDS").ok().and_then(|text| text.parse().ok());
+        let seconds = std::env::var("LOLIGO_FUZZ_SECONDS").ok().and_then(|text| text.parse().ok());
         let long = Duration::from_secs(seconds.unwrap_or(0));
-        for seed in 1.. {
-            if seed > self.random_min && start.elapsed() >= long {
+        for seed in first.. {
+            if seed - first >= self.random_min && start.elapsed() >= long {
                 break;
             }
             // Random bytes, or concatenated pieces of the corpus.

@@ -42,6 +42,11 @@ impl Failures {
         }
     }
 
+    /// Adds the failures of programs that ran at the same time.
+    pub(crate) fn add(&mut self, others: Self) {
+        self.reports.extend(others.reports);
+    }
+
     /// Returns all failures, shortened; empty if there are none.
     pub(crate) fn repeated(&self) -> String {
         self.reports.iter().map(Report::shown).collect()

@@ -3,6 +3,7 @@
 //! The commands set up what they need. They require a Rust toolchain and, for comparisons with stock
 //! Ceph, apt.
 
+mod against;
 mod audit;
 mod bench;
 mod compat;
@@ -12,12 +13,14 @@ mod fuzzing;
 mod lint;
 mod miri;
 mod process;
+mod programs;
 mod slowest;
 mod stock;
 mod suites;
 mod test;
 mod tidy;
 mod torture;
+mod totals;
 mod verdicts;
 mod watched;
 

@@ -32,6 +32,11 @@ impl Slowest {
         self.times.push((took, what));
     }
 
+    /// Adds the times of tests that ran at the same time.
+    pub(crate) fn add_all(&mut self, others: Self) {
+        self.times.extend(others.times);
+    }
+
     /// The slowest, one a line; nothing if there are none.
     pub(crate) fn shown(&self) -> String {
         let mut times: Vec<_> = self.times.iter().collect();

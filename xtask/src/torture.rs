@@ -4,7 +4,7 @@
 use crate::process::{cargo, succeed, workspace};
 use crate::stock::{Cluster, Release};
 use crate::suites::{self, Choice};
-use crate::test::{chaos_cluster, stock_cluster};
+use crate::against::{chaos_cluster, stock_cluster};
 use crate::{Result, fuzzing};
 
 /// Steps of one random script: many scripts find more than a long one, and are minimised faster.

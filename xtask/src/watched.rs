@@ -21,10 +21,41 @@ pub(crate) struct Ended {
 /// Runs a cargo command to its end. Shows its output at once, so that the name of a hanging test is
 /// visible, and passes each whole line to `line`. Kills and reports test programs that hang.
 pub(crate) fn run(command: &mut Command, line: impl FnMut(&str)) -> Result<Ended> {
-    run_with(command, SILENCE, line)
+    run_with(command, SILENCE, &mut Shown::AtOnce, line)
 }
 
-fn run_with(command: &mut Command, silence: Duration, mut line: impl FnMut(&str)) -> Result<Ended> {
+/// Runs one test program to its end, while others may run. Shows its output, under its name, when it has
+/// ended; nothing if it had no test to run. Passes each whole line to `line`. Kills a program that hangs.
+pub(crate) fn run_apart(command: &mut Command, name: &str, line: impl FnMut(&str)) -> Result<Ended> {
+    let mut shown = Shown::AtEnd(Vec::new());
+    let ended = run_with(command, SILENCE, &mut shown, line);
+    if let Shown::AtEnd(said) = shown
+        && !is_empty(&said)
+    {
+        show(&[format!("     Running {name}\n").as_bytes(), &said].concat())?;
+    }
+    ended
+}
+
+/// Whether a test program had no test to run.
+fn is_empty(said: &[u8]) -> bool {
+    String::from_utf8_lossy(said).trim_start().starts_with("running 0 tests\n")
+}
+
+/// When the output of a command is shown.
+enum Shown {
+    /// The command is cargo, whose children are the test programs.
+    AtOnce,
+    /// The command is a test program. What it has said so far.
+    AtEnd(Vec<u8>),
+}
+
+fn run_with(
+    command: &mut Command,
+    silence: Duration,
+    shown: &mut Shown,
+    mut line: impl FnMut(&str),
+) -> Result<Ended> {
     // One pipe, so that the name of a test program, which cargo writes to standard error, comes before what
     // the program says.
     let (mut said, into) = std::io::pipe()?;
@@ -36,13 +67,24 @@ fn run_with(command: &mut Command, silence: Duration, mut line: impl FnMut(&str)
     let mut piece = [0; 4096];
     loop {
         if !readable(&said, silence)? {
-            hung += kill_tests(&child);
+            hung += match shown {
+                Shown::AtOnce => kill_tests(&child),
+                Shown::AtEnd(_) if child.try_wait()?.is_some() => break, // A child of it keeps the pipe.
+                Shown::AtEnd(said) => {
+                    child.kill()?;
+                    said.extend_from_slice(b"\nit has said nothing for too long and is killed\n");
+                    1
+                }
+            };
             continue;
         }
         match said.read(&mut piece) {
             Ok(0) => break,
             Ok(n) => {
-                show(&piece[..n])?;
+                match shown {
+                    Shown::AtOnce => show(&piece[..n])?,
+                    Shown::AtEnd(said) => said.extend_from_slice(&piece[..n]),
+                }
                 lines.add(&piece[..n], &mut line);
             }
             Err(e) if e.kind() == ErrorKind::Interrupted => {}
@@ -136,12 +178,31 @@ mod tests {
         let mut command = Command::new("sh");
         // The shell stands for cargo: it goes on after its child's death.
         command.args(["-c", "echo one; sleep 1000; echo two >&2; printf three"]);
-        let ended = run_with(&mut command, Duration::from_millis(300), |line| seen.push(line.to_owned()))
-            .expect("runs");
+        let ended = run_with(&mut command, Duration::from_millis(300), &mut Shown::AtOnce, |line| {
+            seen.push(line.to_owned());
+        })
+        .expect("runs");
         assert_eq!((ended.is_success, ended.hung), (true, 1));
         // The shell says so itself.
         seen.retain(|line| line != "Killed");
         assert_eq!(seen, ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn a_program_that_hangs_among_others_is_killed_and_counted() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo one; exec sleep 1000"]);
+        let (mut shown, mut seen) = (Shown::AtEnd(Vec::new()), Vec::new());
+        let ended = run_with(&mut command, Duration::from_millis(300), &mut shown, |line| {
+            seen.push(line.to_owned());
+        })
+        .expect("runs");
+        assert_eq!((ended.is_success, ended.hung), (false, 1));
+        assert_eq!(seen, ["one"]);
+        let Shown::AtEnd(said) = shown else { panic!("it is shown at the end") };
+        let said = String::from_utf8(said).expect("text");
+        assert!(said.starts_with("one\n") && said.contains("is killed"), "{said}");
+        assert!(!is_empty(said.as_bytes()) && is_empty(b"\nrunning 0 tests\n\ntest result: ok."));
     }
 
     #[test]

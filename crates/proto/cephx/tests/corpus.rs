@@ -1,6 +1,9 @@
 //! Replays the fuzzers' corpus, as it is and damaged: parsing a ticket, a capability or a keyring never
 //! panics.
 
+#[path = "../../../../fuzz/mutations.rs"]
+mod mutations;
+
 use std::fs;
 use std::path::Path;
 
@@ -49,4 +52,14 @@ proptest! {
         fuzz::tickets(&data);
         fuzz::texts(text.as_bytes());
     }
+}
+
+#[test]
+fn mutations_of_tickets() {
+    mutations::mutations("tickets", fuzz::tickets);
+}
+
+#[test]
+fn mutations_of_texts() {
+    mutations::mutations("texts", fuzz::texts);
 }

@@ -1,6 +1,9 @@
 //! Goal: no input makes a decoder of maps panic, loop endlessly or allocate excessively. Method: replay
 //! maps that stock releases wrote, then the same maps truncated and mutated.
 
+#[path = "../../../../fuzz/mutations.rs"]
+mod mutations;
+
 use std::path::Path;
 
 use loligo_maps::fuzz;
@@ -77,4 +80,24 @@ proptest! {
     fn random_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..300)) {
         TARGETS.iter().for_each(|(_, target)| target(&bytes));
     }
+}
+
+#[test]
+fn mutations_of_monmaps_do_no_harm() {
+    mutations::mutations("monmap", fuzz::monmap);
+}
+
+#[test]
+fn mutations_of_crush_maps_do_no_harm() {
+    mutations::mutations("crush", fuzz::crush);
+}
+
+#[test]
+fn mutations_of_osdmaps_do_no_harm() {
+    mutations::mutations("osdmap", fuzz::osdmap);
+}
+
+#[test]
+fn mutations_of_incrementals_do_no_harm() {
+    mutations::mutations("map_incremental", fuzz::incremental);
 }

@@ -1,5 +1,8 @@
 //! Replays the fuzzers' corpus, as it is and damaged.
 
+#[path = "../../../../fuzz/mutations.rs"]
+mod mutations;
+
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -79,4 +82,24 @@ proptest! {
         fuzz::compressed_frames(&data);
         fuzz::handshake(&data);
     }
+}
+
+#[test]
+fn mutations_of_frames() {
+    mutations::mutations("frames", fuzz::frames);
+}
+
+#[test]
+fn mutations_of_secure_frames() {
+    mutations::mutations("secure_frames", fuzz::secure_frames);
+}
+
+#[test]
+fn mutations_of_compressed_frames() {
+    mutations::mutations("compressed_frames", fuzz::compressed_frames);
+}
+
+#[test]
+fn mutations_of_handshakes() {
+    mutations::mutations("handshake", fuzz::handshake);
 }

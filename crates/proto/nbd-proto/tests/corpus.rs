@@ -1,5 +1,8 @@
 //! Replays the fuzzer's corpus, intact and damaged.
 
+#[path = "../../../../fuzz/mutations.rs"]
+mod mutations;
+
 use std::fs;
 use std::path::Path;
 
@@ -29,4 +32,9 @@ fn connections() {
             Ok(())
         })
         .expect("damaged bytes never panic");
+}
+
+#[test]
+fn mutations_of_connections() {
+    mutations::mutations("nbd", fuzz::connection);
 }

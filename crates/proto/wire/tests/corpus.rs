@@ -2,6 +2,9 @@
 //! input makes a decoder panic. Method: replay captured messages, then the same messages truncated and
 //! mutated.
 
+#[path = "../../../../fuzz/mutations.rs"]
+mod mutations;
+
 use std::path::{Path, PathBuf};
 
 use loligo_wire::fuzz;
@@ -65,4 +68,9 @@ proptest! {
         file.extend_from_slice(&bytes);
         fuzz::messages(&file);
     }
+}
+
+#[test]
+fn mutations_of_messages_do_no_harm() {
+    mutations::mutations("messages", fuzz::messages);
 }

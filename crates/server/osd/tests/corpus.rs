@@ -1,6 +1,9 @@
 //! Replays the corpus of requests. Goal: no request makes execution panic, loop, or use memory beyond its
 //! bounds. Method: captured requests and crafted harmful ones, whole, truncated and mutated.
 
+#[path = "../../../../fuzz/mutations.rs"]
+mod mutations;
+
 use std::path::Path;
 
 use loligo_osd::fuzz;
@@ -42,4 +45,9 @@ proptest! {
         }
         fuzz::requests(&bytes);
     }
+}
+
+#[test]
+fn mutations_of_requests_do_no_harm() {
+    mutations::mutations("requests", fuzz::requests);
 }

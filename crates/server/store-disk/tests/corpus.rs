@@ -2,6 +2,9 @@
 //! or use excessive memory, and parsed data is encoded as it was. Method: data written by a store, then
 //! the same data cut and mutated.
 
+#[path = "../../../../fuzz/mutations.rs"]
+mod mutations;
+
 use std::path::Path;
 
 use loligo_store_disk::fuzz;
@@ -57,4 +60,11 @@ proptest! {
         }
         fuzz::store(&bytes);
     }
+}
+
+#[test]
+fn mutations_of_what_a_store_wrote_do_no_harm() {
+    mutations::mutations("store", |bytes| {
+        fuzz::store(bytes);
+    });
 }
