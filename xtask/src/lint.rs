@@ -1,7 +1,10 @@
 //! `cargo xtask lint`: the checks that do not run the program.
 
-use crate::process::{cargo, installed, succeed};
-use crate::{Result, tidy};
+use std::fs;
+use std::process::Command;
+
+use crate::process::{cargo, installed, output_of, succeed, workspace};
+use crate::{Result, api, tidy};
 
 /// The checker of dependencies, in the version for which the rules were written.
 const CARGO_DENY: &str = "cargo-deny@0.20.2";
@@ -11,6 +14,8 @@ pub(crate) fn run() -> Result<()> {
     succeed(cargo().args(["fmt", "--all", "--check"]))?;
     println!("== clippy");
     succeed(cargo().args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]))?;
+    println!("== public API");
+    api::check()?;
     println!("== documentation");
     succeed(
         cargo()
@@ -19,9 +24,27 @@ pub(crate) fn run() -> Result<()> {
     )?;
     println!("== our own rules");
     tidy::run()?;
+    oldest_compiler()?;
     dependencies()?;
     println!("lint: all well");
     Ok(())
+}
+
+/// Builds with the oldest compiler that the manifest promises, if rustup has it on this machine.
+fn oldest_compiler() -> Result<()> {
+    println!("== the oldest compiler");
+    let manifest: toml::Table = toml::from_str(&fs::read_to_string(workspace().join("Cargo.toml"))?)?;
+    let version = manifest.get("workspace").and_then(|w| w.get("package")).and_then(|p| p.get("rust-version"));
+    let version = version.and_then(toml::Value::as_str).ok_or("Cargo.toml has no rust-version")?;
+    let there = installed("rustup").then(|| output_of(Command::new("rustup").args(["toolchain", "list"])));
+    let is_it = |line: &str| line.strip_prefix(version).is_some_and(|rest| rest.starts_with(['-', '.']));
+    if !there.is_some_and(|list| list.is_ok_and(|list| list.lines().any(is_it))) {
+        println!("left out: rust {version} (rustup toolchain install {version})");
+        return Ok(());
+    }
+    let mut check = Command::new("rustup");
+    check.args(["run", version, "cargo", "check", "--workspace", "--locked", "--target-dir", "target/oldest"]);
+    succeed(check.current_dir(workspace()).env_remove("CARGO"))
 }
 
 /// Checks licences, sources and duplicates of the dependencies. In CI no check may be left out, so there

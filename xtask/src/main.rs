@@ -4,6 +4,7 @@
 //! Ceph, apt.
 
 mod against;
+mod api;
 mod audit;
 mod bench;
 mod compat;
@@ -54,6 +55,8 @@ enum Command {
         #[arg(long, conflicts_with = "crates")]
         prune: bool,
     },
+    /// Compares the public API of the crates that others may build on with its lists in docs/api.
+    Api(api::Options),
     /// Measures stock Ceph and Loligo side by side, in one run.
     Bench(bench::Options),
     /// Kills servers and cuts the power of simulated disks, for long; `test` does it briefly.
@@ -78,6 +81,7 @@ fn main() -> ExitCode {
         Command::Lint => lint::run(),
         Command::Cycles { prune: true, .. } => cycles::prune(tidy::folders()),
         Command::Cycles { crates, .. } => cycles::show(tidy::folders(), &crates),
+        Command::Api(options) => api::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Torture(options) => torture::run(&options),
         Command::Fuzz(options) => fuzzing::run(&options),
