@@ -97,7 +97,8 @@ fn mutated(files: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
                 bytes.splice(at..at, part);
             }
             4 => {
-                let numbers = [0, 1, 0x7f, 0xff, 0xffff, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, random.next()];
+                let numbers =
+                    [0, 1, 0x7f, 0xff, 0xffff, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff, random.next()];
                 let number = numbers[random.below(numbers.len())].to_le_bytes();
                 let width = [1, 2, 4, 8][random.below(4)].min(bytes.len() - at);
                 bytes[at..at + width].copy_from_slice(&number[..width]);

@@ -124,7 +124,8 @@ impl<'a> Group<'a> {
 
     /// Runs programs until none is left.
     fn run(&self, lane: usize, name: Option<&str>, totals: &mut Totals) -> std::result::Result<(), Stuck> {
-        let failed = |error: Box<dyn std::error::Error>| Stuck { why: error.to_string(), is_without_cluster: false };
+        let failed =
+            |error: Box<dyn std::error::Error>| Stuck { why: error.to_string(), is_without_cluster: false };
         let cluster = self.start(lane)?;
         while let Some(program) = self.next() {
             let mut command = program.command();

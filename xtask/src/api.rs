@@ -116,7 +116,11 @@ fn api_of(name: &str) -> Result<String> {
         modules.insert(module.to_owned());
         let mut words = file.trim_end_matches(".html").splitn(2, '.');
         let (kind, item) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
-        let path = if module.is_empty() { item.to_owned() } else { format!("{}::{item}", module.replace('/', "::")) };
+        let path = if module.is_empty() {
+            item.to_owned()
+        } else {
+            format!("{}::{item}", module.replace('/', "::"))
+        };
         api += &format!("{kind} {path}\n");
         for line in lines_of(&read(&root.join(link))?) {
             api += &format!("    {line}\n");

@@ -34,7 +34,8 @@ pub(crate) fn run() -> Result<()> {
 fn oldest_compiler() -> Result<()> {
     println!("== the oldest compiler");
     let manifest: toml::Table = toml::from_str(&fs::read_to_string(workspace().join("Cargo.toml"))?)?;
-    let version = manifest.get("workspace").and_then(|w| w.get("package")).and_then(|p| p.get("rust-version"));
+    let version =
+        manifest.get("workspace").and_then(|w| w.get("package")).and_then(|p| p.get("rust-version"));
     let version = version.and_then(toml::Value::as_str).ok_or("Cargo.toml has no rust-version")?;
     let there = installed("rustup").then(|| output_of(Command::new("rustup").args(["toolchain", "list"])));
     let is_it = |line: &str| line.strip_prefix(version).is_some_and(|rest| rest.starts_with(['-', '.']));
@@ -43,7 +44,16 @@ fn oldest_compiler() -> Result<()> {
         return Ok(());
     }
     let mut check = Command::new("rustup");
-    check.args(["run", version, "cargo", "check", "--workspace", "--locked", "--target-dir", "target/oldest"]);
+    check.args([
+        "run",
+        version,
+        "cargo",
+        "check",
+        "--workspace",
+        "--locked",
+        "--target-dir",
+        "target/oldest",
+    ]);
     succeed(check.current_dir(workspace()).env_remove("CARGO"))
 }
 

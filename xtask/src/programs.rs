@@ -96,7 +96,10 @@ mod tests {
         };
         let program = Program::of(&message("test", true)).expect("a test program");
         assert_eq!(program.name, "cli: tests/rbd/main.rs");
-        assert_eq!((program.target.as_str(), program.folder.as_path()), ("rbd", Path::new("/w/crates/apps/cli")));
+        assert_eq!(
+            (program.target.as_str(), program.folder.as_path()),
+            ("rbd", Path::new("/w/crates/apps/cli"))
+        );
         assert_eq!(Program::of(&message("bin", false)), None);
         assert_eq!(Program::of(r#"{"reason":"build-finished","success":true}"#), None);
     }

@@ -83,7 +83,8 @@ pub(crate) fn run() -> Result<()> {
     let mut found = Vec::new();
     let files = output_of(std::process::Command::new("git").args(["ls-files"]).current_dir(workspace()))?;
     let read = |file: &str| fs::read_to_string(workspace().join(file)).map(|text| (file.to_owned(), text));
-    let files: Vec<_> = files.lines().filter(|f| f.ends_with(".rs")).map(read).collect::<std::io::Result<_>>()?;
+    let files: Vec<_> =
+        files.lines().filter(|f| f.ends_with(".rs")).map(read).collect::<std::io::Result<_>>()?;
     for (file, text) in &files {
         check_source(file, text, &mut found);
     }

@@ -1,10 +1,10 @@
 //! `cargo xtask torture`: long runs of the tests that prove that no acknowledged data is lost and no
 //! reply is wrong.
 
+use crate::against::{chaos_cluster, stock_cluster};
 use crate::process::{cargo, succeed, workspace};
 use crate::stock::{Cluster, Release};
 use crate::suites::{self, Choice};
-use crate::against::{chaos_cluster, stock_cluster};
 use crate::{Result, fuzzing};
 
 /// Steps of one random script: many scripts find more than a long one, and are minimised faster.

@@ -61,11 +61,16 @@ pub(crate) fn check(files: &[(String, String)], found: &mut Vec<String>) -> Resu
 
 /// Returns the folder of a file's crate; an empty one for files that tests of several crates share.
 fn home(path: &str) -> &str {
-    if SHARED.iter().any(|shared| if shared.starts_with('/') { path.contains(shared) } else { path.starts_with(shared) })
+    if SHARED
+        .iter()
+        .any(|shared| if shared.starts_with('/') { path.contains(shared) } else { path.starts_with(shared) })
     {
         return "";
     }
-    ["/src/", "/tests/", "/benches/"].iter().find_map(|folder| path.split_once(folder)).map_or(path, |(home, _)| home)
+    ["/src/", "/tests/", "/benches/"]
+        .iter()
+        .find_map(|folder| path.split_once(folder))
+        .map_or(path, |(home, _)| home)
 }
 
 fn is_for_tests(path: &str) -> bool {
@@ -122,9 +127,9 @@ fn read(tokens: TokenStream, is_test_code: bool, items: &mut Vec<Item>) {
                 attributes.clear();
             }
             TokenTree::Group(group) => {
-                let is_cfg_test = attributes.iter().any(|attribute| {
-                    attribute == "cfg(test)" || attribute.starts_with("cfg(all(test,")
-                });
+                let is_cfg_test = attributes
+                    .iter()
+                    .any(|attribute| attribute == "cfg(test)" || attribute.starts_with("cfg(all(test,"));
                 read(group.stream(), is_test_code || is_cfg_test, items);
                 if group.delimiter() == Delimiter::Brace {
                     attributes.clear();
@@ -175,7 +180,10 @@ mod tests {
             "fn parse(x: u8) { assert!(x > 0); } #[cfg(test)] mod tests { #[test] fn t() { parse(1); } }",
         ];
         for text in texts {
-            assert_eq!(found(&[("crates/a/b/src/x.rs", text)]), ["crates/a/b/src/x.rs: the test t asserts nothing"]);
+            assert_eq!(
+                found(&[("crates/a/b/src/x.rs", text)]),
+                ["crates/a/b/src/x.rs: the test t asserts nothing"]
+            );
         }
     }
 

@@ -54,7 +54,6 @@ use crate::trace;
 
 pub(crate) use self::commands::Addressee;
 pub(crate) use self::linger::{Heard, Linger, Trouble};
-pub(crate) use self::op::Op;
 pub use self::requests::{InFlight, Request, WaitsFor};
 pub(crate) use self::steward::Steward;
 pub(crate) use self::target::MapView;

@@ -48,9 +48,9 @@ impl Objecter {
         let following = self.trace.as_ref().map(|trace| Following::new(trace, &op));
         let outcome = match limit {
             None => self.reply_to(op).await,
-            Some(limit) => tokio::time::timeout(limit, self.reply_to(op))
-                .await
-                .unwrap_or(Err(Error::Timeout(limit))),
+            Some(limit) => {
+                tokio::time::timeout(limit, self.reply_to(op)).await.unwrap_or(Err(Error::Timeout(limit)))
+            }
         };
         if let Some(following) = following {
             following.end(&outcome);

@@ -162,6 +162,7 @@ impl Sealer {
     }
 
     /// Appends a secure frame with any tag and any segments, as a malicious peer would.
+    #[cfg(feature = "fuzzing")]
     pub(crate) fn any_frame(
         &mut self,
         tag: Tag,
