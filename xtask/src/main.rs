@@ -46,9 +46,6 @@ enum Command {
         /// Part of the folder of the crates to show.
         #[arg(default_value = "")]
         crates: String,
-        /// Removes files without a cycle from the list of known ones.
-        #[arg(long, conflicts_with = "crates")]
-        prune: bool,
     },
     /// Measures stock Ceph and Loligo side by side, in one run.
     Bench(bench::Options),
@@ -72,8 +69,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Test(options) => test::run(&options),
         Command::Lint => lint::run(),
-        Command::Cycles { prune: true, .. } => cycles::prune(tidy::folders()),
-        Command::Cycles { crates, .. } => cycles::show(tidy::folders(), &crates),
+        Command::Cycles { crates } => cycles::show(tidy::folders(), &crates),
         Command::Bench(options) => bench::run(&options),
         Command::Torture(options) => torture::run(&options),
         Command::Fuzz(options) => fuzzing::run(&options),
