@@ -51,9 +51,6 @@ enum Command {
         /// Part of the folder of the crates to show.
         #[arg(default_value = "")]
         crates: String,
-        /// Removes files without a cycle from the list of known ones.
-        #[arg(long, conflicts_with = "crates")]
-        prune: bool,
     },
     /// Compares the public API of the crates that others may build on with its lists in docs/api.
     Api(api::Options),
@@ -79,8 +76,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Test(options) => test::run(&options),
         Command::Lint => lint::run(),
-        Command::Cycles { prune: true, .. } => cycles::prune(tidy::folders()),
-        Command::Cycles { crates, .. } => cycles::show(tidy::folders(), &crates),
+        Command::Cycles { crates } => cycles::show(tidy::folders(), &crates),
         Command::Api(options) => api::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Torture(options) => torture::run(&options),

@@ -1,5 +1,5 @@
 //! Finds import cycles between the files of a crate. Like dependencies between crates, imports within a
-//! crate must have no cycles, except those of a list that may only shrink (`xtask/cycles.txt`).
+//! crate must have no cycles.
 //!
 //! A file depends on another if it names an item that the other one defines. A re-exported item
 //! (`pub use`) counts for the file that defines it, so a parent that declares its modules and re-exports
@@ -10,15 +10,11 @@ mod graph;
 mod reader;
 mod resolve;
 
-use std::collections::BTreeSet;
 use std::fs;
 
 use self::graph::Circle;
 use crate::Result;
 use crate::process::workspace;
-
-/// The list of files known to be in a cycle, relative to the workspace.
-const KNOWN: &str = "xtask/cycles.txt";
 
 /// Prints the cycles of those crates in `folders` whose path contains `filter`.
 pub(crate) fn show(folders: impl Iterator<Item = &'static str>, filter: &str) -> Result<()> {
@@ -36,45 +32,20 @@ pub(crate) fn show(folders: impl Iterator<Item = &'static str>, filter: &str) ->
     Ok(())
 }
 
-/// Removes the files that are in no cycle any more from the list. No command adds files to it.
-pub(crate) fn prune(folders: impl Iterator<Item = &'static str>) -> Result<()> {
-    let mut tangled = BTreeSet::new();
-    for folder in folders {
-        tangled.extend(of_crate(folder)?.into_iter().flat_map(|circle| circle.files));
-    }
-    let list = workspace().join(KNOWN);
-    let text = fs::read_to_string(&list)?;
-    let kept = text.lines().filter(|line| line.starts_with('#') || tangled.contains(*line));
-    fs::write(&list, kept.map(|line| format!("{line}\n")).collect::<String>())?;
-    Ok(())
-}
-
-/// Adds to `found` each file that is in a cycle but not in the list, and each file of the list that is
-/// in no cycle.
+/// Adds to `found` each file that is in a cycle.
 pub(crate) fn check(folders: impl Iterator<Item = &'static str>, found: &mut Vec<String>) -> Result<()> {
-    let text = fs::read_to_string(workspace().join(KNOWN))?;
-    let known: BTreeSet<&str> = text.lines().filter(|l| !l.is_empty() && !l.starts_with('#')).collect();
-    let mut circles = Vec::new();
     for folder in folders {
-        circles.extend(of_crate(folder)?);
+        report(&of_crate(folder)?, found);
     }
-    compare(&circles, &known, found);
     Ok(())
 }
 
-fn compare(circles: &[Circle], known: &BTreeSet<&str>, found: &mut Vec<String>) {
-    let mut tangled = BTreeSet::new();
+fn report(circles: &[Circle], found: &mut Vec<String>) {
     for circle in circles {
-        tangled.extend(circle.files.iter().map(String::as_str));
-        for file in circle.files.iter().filter(|file| !known.contains(file.as_str())) {
+        for file in &circle.files {
             let arrows: Vec<String> = circle.arrows_of(file).map(ToString::to_string).collect();
             found.push(format!("{file}: is in a circle of imports: {}", arrows.join("; ")));
         }
-    }
-    for file in known.difference(&tangled) {
-        found.push(format!(
-            "{file}: is in no circle of imports: take it out of {KNOWN} (cargo xtask cycles --prune)"
-        ));
     }
 }
 
@@ -93,11 +64,11 @@ fn of_crate(folder: &str) -> Result<Vec<Circle>> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::{BTreeSet, HashMap};
+    use std::collections::HashMap;
     use std::io;
 
     use super::graph::Circle;
-    use super::{compare, graph, reader, resolve};
+    use super::{graph, reader, report, resolve};
 
     fn circles(files: &[(&str, &str)]) -> Vec<Circle> {
         let files: HashMap<String, String> =
@@ -184,26 +155,21 @@ mod tests {
     }
 
     #[test]
-    fn the_list_may_only_shrink() {
-        let circle = circles(&[
-            ("lib.rs", "mod a; mod b;"),
+    fn each_file_of_a_circle_is_reported_with_the_names_that_cause_it() {
+        let circles = circles(&[
+            ("lib.rs", "mod a; mod b; mod c;"),
             ("a.rs", "use crate::b::B; pub struct A;"),
-            ("b.rs", "use crate::a::A; pub struct B;"),
+            ("b.rs", "use crate::a::A; use crate::c::C; pub struct B;"),
+            ("c.rs", "pub struct C;"),
         ]);
-        let judge = |known: &[&'static str]| {
-            let mut found = Vec::new();
-            compare(&circle, &BTreeSet::from_iter(known.iter().copied()), &mut found);
-            found
-        };
-        assert!(judge(&["src/a.rs", "src/b.rs"]).is_empty());
+        let mut found = Vec::new();
+        report(&circles, &mut found);
         assert_eq!(
-            judge(&["src/a.rs"]),
-            ["src/b.rs: is in a circle of imports: src/b.rs -> src/a.rs: A; src/a.rs -> src/b.rs: B"]
-        );
-        assert_eq!(
-            judge(&["src/a.rs", "src/b.rs", "src/c.rs"]),
-            ["src/c.rs: is in no circle of imports: take it out of xtask/cycles.txt \
-              (cargo xtask cycles --prune)"]
+            found,
+            [
+                "src/a.rs: is in a circle of imports: src/a.rs -> src/b.rs: B; src/b.rs -> src/a.rs: A",
+                "src/b.rs: is in a circle of imports: src/b.rs -> src/a.rs: A; src/a.rs -> src/b.rs: B",
+            ]
         );
     }
 }

@@ -9,10 +9,10 @@ use smallvec::SmallVec;
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::flush::Failed;
+use crate::object::{BATCH, Memory, Object, State};
 use crate::options::{Mode, Options};
 use crate::page::Page;
-use crate::shared::Shared;
-use crate::source::{BATCH, Object, Source, State};
+use crate::source::{Shared, Source};
 use crate::span::{Part, parts};
 
 /// Recent objects of an open file, found without a look-up in the file's table; a power of two.
@@ -50,7 +50,7 @@ pub struct Hit {
 #[derive(Debug)]
 pub struct CachedFile<B: Backend> {
     source: Arc<Source<B>>,
-    recent: Box<[ArcSwapOption<Object<B>>]>,
+    recent: Box<[ArcSwapOption<Object>]>,
     /// The number of failures of the file that this opener has been told of.
     seen: AtomicU64,
 }
@@ -63,13 +63,14 @@ impl<B: Backend> Cache<B> {
 
     /// The options, within their bounds.
     pub fn options(&self) -> &Options {
-        &self.shared.options
+        &self.shared.memory.options
     }
 
     /// The current memory use.
     pub fn usage(&self) -> Usage {
-        let held = self.shared.held.load(Ordering::Relaxed);
-        Usage { used: self.shared.used(), held, dirty: self.shared.dirty() }
+        let memory = &self.shared.memory;
+        let held = memory.held.load(Ordering::Relaxed);
+        Usage { used: memory.used(), held, dirty: memory.dirty() }
     }
 
     /// Opens a file. `id` identifies it: concurrent openers of the same `id` share the file and the
@@ -133,12 +134,12 @@ impl<B: Backend> CachedFile<B> {
         let slot = &self.recent[object as usize % RECENT];
         if let Some(known) = &*slot.load()
             && known.number == object
-            && let Some(hit) = known.copy(&self.source.shared, offset, buf)
+            && let Some(hit) = known.copy(&self.source.memory, offset, buf)
         {
             return Some(hit);
         }
         let found = self.source.find(object)?;
-        let hit = found.copy(&self.source.shared, offset, buf);
+        let hit = found.copy(&self.source.memory, offset, buf);
         slot.store(Some(found));
         hit
     }
@@ -179,8 +180,8 @@ impl<B: Backend> CachedFile<B> {
     /// [`Error::Read`] if bytes in between were needed and could not be read. A part may have been
     /// written.
     pub async fn write(&self, object: u64, offset: u64, data: &[u8]) -> Result<(), Error<B::Error>> {
-        let shared = &self.source.shared;
-        let all: SmallVec<[Part; BATCH]> = parts(shared.options.block_bytes, offset, data.len()).collect();
+        let memory = &self.source.memory;
+        let all: SmallVec<[Part; BATCH]> = parts(memory.options.block_bytes, offset, data.len()).collect();
         for some in all.chunks(BATCH) {
             let mut left = some;
             while !left.is_empty() {
@@ -188,15 +189,15 @@ impl<B: Backend> CachedFile<B> {
                 left = &left[written..];
                 if let Some(gap) = left.first() {
                     // Other bytes lie between the valid part of the block and the data.
-                    let block = u64::from(shared.options.block_bytes);
+                    let block = u64::from(memory.options.block_bytes);
                     self.source.fill(object, u64::from(gap.block) * block).await?;
                 }
             }
         }
-        match shared.options.mode {
+        match memory.options.mode {
             Mode::WriteThrough => self.flush_object(object).await,
             Mode::WriteBack => {
-                if shared.is_rather_dirty() {
+                if memory.is_rather_dirty() {
                     self.source.hurry();
                 }
                 Ok(())
@@ -247,7 +248,7 @@ impl<B: Backend> CachedFile<B> {
     /// [`Error::WriteBack`] of such a block. Then nothing is dropped, unless the block was written while
     /// other blocks were being dropped.
     pub async fn discard(&self, object: u64, offset: u64, len: u64) -> Result<(), Error<B::Error>> {
-        let block = u64::from(self.source.shared.options.block_bytes);
+        let block = u64::from(self.source.memory.options.block_bytes);
         let end = offset.saturating_add(len);
         let number = |offset: u64| u32::try_from(offset / block).unwrap_or(u32::MAX);
         let (first, last) = (number(offset), number(end.saturating_sub(1)));
@@ -265,7 +266,7 @@ impl<B: Backend> CachedFile<B> {
 
     /// Drops all cached data of the file, including dirty data. Waits for write-back in progress.
     pub async fn discard_all(&self) {
-        for object in self.source.all() {
+        for object in self.source.tables.all() {
             self.source.forget(&object, 0..=u32::MAX, [None; 2]).await;
         }
     }
@@ -314,13 +315,13 @@ impl<B: Backend> CachedFile<B> {
                 if !block.is_busy() {
                     dirtying.take();
                 }
-                object.unqueue(&source.shared, block, part.block);
+                object.unqueue(&source.memory, block, part.block);
                 old.push(block.write(part.span, fresh, state.seq));
                 state.dirty.insert(part.block);
                 written += 1;
             }
             if !was_busy && state.is_busy() {
-                source.note_busy(object.number, true);
+                source.tables.note_busy(object.number, true);
             }
             written
         });
@@ -329,12 +330,12 @@ impl<B: Backend> CachedFile<B> {
     }
 
     fn fresh_page(&self, part: &Part, data: &[u8]) -> Arc<Page> {
-        let shared = &self.source.shared;
+        let memory = &self.source.memory;
         let data = &data[part.at..part.at + part.span.len() as usize];
         if part.span.start == 0 {
-            return Arc::new(Page::beginning(shared.options.block_bytes, data, &shared.held));
+            return Arc::new(Page::beginning(memory.options.block_bytes, data, &memory.held));
         }
-        let mut page = Page::zeroed(shared.options.block_bytes, &shared.held);
+        let mut page = Page::zeroed(memory.options.block_bytes, &memory.held);
         page.bytes_mut()[part.span.indices()].copy_from_slice(data);
         Arc::new(page)
     }
@@ -363,17 +364,17 @@ enum Forgotten {
 impl<B: Backend> Source<B> {
     /// Copies a range if all of it is cached.
     pub(crate) fn copy(&self, object: u64, offset: u64, buf: &mut [u8]) -> Option<Hit> {
-        self.find(object)?.copy(&self.shared, offset, buf)
+        self.find(object)?.copy(&self.memory, offset, buf)
     }
 
     /// Reads the missing bytes of a block.
     async fn fill(self: &Arc<Self>, object: u64, offset: u64) -> Result<(), Error<B::Error>> {
-        self.fetch(object, offset, self.shared.options.block_bytes as usize).await
+        self.fetch(object, offset, self.memory.options.block_bytes as usize).await
     }
 
     /// Drops blocks once none of them is being written back. Returns `false`, and drops nothing, if a
     /// block in `cut` is dirty.
-    async fn forget(&self, object: &Arc<Object<B>>, mut blocks: Blocks, cut: [Option<u32>; 2]) -> bool {
+    async fn forget(&self, object: &Arc<Object>, mut blocks: Blocks, cut: [Option<u32>; 2]) -> bool {
         loop {
             let told = object.changed.notified();
             tokio::pin!(told);
@@ -388,7 +389,7 @@ impl<B: Backend> Source<B> {
     }
 
     /// Drops the first few of some blocks.
-    fn try_forget(&self, object: &Arc<Object<B>>, blocks: Blocks, cut: [Option<u32>; 2]) -> Forgotten {
+    fn try_forget(&self, object: &Arc<Object>, blocks: Blocks, cut: [Option<u32>; 2]) -> Forgotten {
         let Some(mut state) = object.lock() else { return Forgotten::All };
         if state.writing.range(blocks.clone()).next().is_some() {
             return Forgotten::IsWritten;
@@ -405,36 +406,36 @@ impl<B: Backend> Source<B> {
             clean += self.forget_block(object, &mut state, number, &mut pages);
         }
         if !state.is_busy() {
-            self.note_busy(object.number, false);
+            self.tables.note_busy(object.number, false);
         }
-        object.retire(&self.shared, &mut state);
+        object.retire(&self.memory, &mut state);
         drop(state);
-        self.shared.blocks_are_clean(clean);
-        self.shared.blocks_are_gone(pages.len() as u64);
+        self.memory.blocks_are_clean(clean);
+        self.memory.blocks_are_gone(pages.len() as u64);
         done
     }
 
     /// Returns the number of blocks that are no longer dirty: 0 or 1.
     fn forget_block(
         &self,
-        object: &Arc<Object<B>>,
+        object: &Arc<Object>,
         state: &mut State,
         number: u32,
         pages: &mut Vec<Arc<Page>>,
     ) -> u64 {
         let was_dirty = state.dirty.remove(&number);
         let Some(block) = state.blocks.get_mut(&number) else { return 0 };
-        object.unqueue(&self.shared, block, number);
+        object.unqueue(&self.memory, block, number);
         pages.extend(block.forget());
-        object.settle(&self.shared, state, number);
+        object.settle(&self.memory, state, number);
         u64::from(was_dirty)
     }
 }
 
-impl<B: Backend> Object<B> {
+impl Object {
     /// Copies a range if all of it is cached.
-    fn copy(&self, shared: &Shared<B>, offset: u64, buf: &mut [u8]) -> Option<Hit> {
-        let mut wanted = parts(shared.options.block_bytes, offset, buf.len()).peekable();
+    fn copy(&self, memory: &Memory, offset: u64, buf: &mut [u8]) -> Option<Hit> {
+        let mut wanted = parts(memory.options.block_bytes, offset, buf.len()).peekable();
         let mut hit = Hit { reached: false };
         while wanted.peek().is_some() {
             let mut found: SmallVec<[(Part, Arc<Page>); BATCH]> = SmallVec::new();

@@ -15,8 +15,9 @@ use futures_util::stream;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::backend::Backend;
+use crate::object::{BATCH, Object, State};
 use crate::page::Page;
-use crate::source::{BATCH, Object, Source, State};
+use crate::source::Source;
 use crate::span::Span;
 
 /// The most objects that are written back at a time.
@@ -54,7 +55,7 @@ enum Step {
 impl<B: Backend> Source<B> {
     /// Writes back the data that is dirty now, and waits for requests in progress.
     pub(crate) async fn flush(self: &Arc<Self>) -> Result<(), Failed> {
-        let objects = stream::iter(self.busy()).map(|object| self.flush_object(object));
+        let objects = stream::iter(self.tables.busy()).map(|object| self.flush_object(object));
         let mut done = objects.buffer_unordered(OBJECTS_AT_ONCE);
         let mut result = Ok(());
         while let Some(of_one) = done.next().await {
@@ -64,16 +65,16 @@ impl<B: Backend> Source<B> {
     }
 
     /// Like `flush`, for one object.
-    pub(crate) async fn flush_object(self: &Arc<Self>, object: Arc<Object<B>>) -> Result<(), Failed> {
+    pub(crate) async fn flush_object(self: &Arc<Self>, object: Arc<Object>) -> Result<(), Failed> {
         let until = object.state.lock().seq;
-        let blocks_max = REQUEST_BYTES_MAX / self.shared.options.block_bytes;
+        let blocks_max = REQUEST_BYTES_MAX / self.memory.options.block_bytes;
         loop {
             let told = object.changed.notified();
             tokio::pin!(told);
             told.as_mut().enable();
             let dirty = object.state.lock().dirty.len().try_into().unwrap_or(u32::MAX);
-            let permits = blocks_max.min(self.shared.transit_blocks / 4).clamp(1, dirty.max(1));
-            let transit = Arc::clone(&self.shared.transit);
+            let permits = blocks_max.min(self.memory.transit_blocks / 4).clamp(1, dirty.max(1));
+            let transit = Arc::clone(&self.memory.transit);
             let Ok(permit) = transit.acquire_many_owned(permits).await else { return Err(Failed) };
             let step = self.step(&mut object.state.lock(), until, permit);
             match step {
@@ -130,7 +131,7 @@ impl<B: Backend> Source<B> {
 
     /// Writes back periodically until nothing is dirty.
     async fn write_back(self: Arc<Self>) {
-        let mut pause = self.shared.options.dirty_time;
+        let mut pause = self.memory.options.dirty_time;
         loop {
             tokio::select! {
                 () = self.hurry.notified() => {}
@@ -149,7 +150,7 @@ impl<B: Backend> Source<B> {
                 return;
             }
             pause = match flushed {
-                Ok(()) => self.shared.options.dirty_time,
+                Ok(()) => self.memory.options.dirty_time,
                 Err(Failed) => {
                     let pause = pause.clamp(RETRY_TIMES.0, RETRY_TIMES.1 / 2) * 2;
                     tokio::time::sleep(RETRY_TIMES.0).await;
@@ -170,12 +171,8 @@ impl Sent {
 }
 
 /// Sends a request and records its result.
-async fn send<B: Backend>(
-    source: Arc<Source<B>>,
-    object: Arc<Object<B>>,
-    batch: Batch,
-) -> Result<(), Failed> {
-    let extents = extents(&batch.blocks, source.shared.options.block_bytes);
+async fn send<B: Backend>(source: Arc<Source<B>>, object: Arc<Object>, batch: Batch) -> Result<(), Failed> {
+    let extents = extents(&batch.blocks, source.memory.options.block_bytes);
     let blocks = batch.blocks.iter().map(|sent| (sent.number, sent.since)).collect();
     let Batch { blocks: sent, _permit } = batch;
     // Releases the pages, so that a write to them does not copy them.
@@ -197,7 +194,7 @@ async fn send<B: Backend>(
 /// otherwise.
 struct UnderWay<B: Backend> {
     source: Arc<Source<B>>,
-    object: Arc<Object<B>>,
+    object: Arc<Object>,
     blocks: Vec<(u32, u64)>,
     arrived: bool,
     /// The failure is recorded already.
@@ -207,7 +204,7 @@ struct UnderWay<B: Backend> {
 impl<B: Backend> Drop for UnderWay<B> {
     fn drop(&mut self) {
         match (self.arrived, self.failed) {
-            (true, _) => self.source.shared.goes_on(),
+            (true, _) => self.source.shared.standstill.goes_on(),
             // The task ended before the back end replied.
             (false, false) => self.source.failed(None),
             (false, true) => {}
@@ -216,7 +213,7 @@ impl<B: Backend> Drop for UnderWay<B> {
             note(&self.source, &self.object, some, self.arrived);
         }
         self.object.changed.notify_waiters();
-        self.source.shared.room.notify_waiters();
+        self.source.memory.room.notify_waiters();
     }
 }
 
@@ -233,7 +230,7 @@ fn extents(blocks: &[Sent], block_bytes: u32) -> Vec<(u64, Bytes)> {
         .collect()
 }
 
-fn note<B: Backend>(source: &Source<B>, object: &Arc<Object<B>>, blocks: &[(u32, u64)], arrived: bool) {
+fn note<B: Backend>(source: &Source<B>, object: &Arc<Object>, blocks: &[(u32, u64)], arrived: bool) {
     let mut state = object.state.lock();
     let mut clean = 0;
     for (number, since) in blocks {
@@ -245,12 +242,12 @@ fn note<B: Backend>(source: &Source<B>, object: &Arc<Object<B>>, blocks: &[(u32,
             state.dirty.insert(*number);
         } else {
             clean += 1;
-            object.settle(&source.shared, &mut state, *number);
+            object.settle(&source.memory, &mut state, *number);
         }
     }
     if !state.is_busy() {
-        source.note_busy(object.number, false);
+        source.tables.note_busy(object.number, false);
     }
     drop(state);
-    source.shared.blocks_are_clean(clean);
+    source.memory.blocks_are_clean(clean);
 }

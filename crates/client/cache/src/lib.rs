@@ -61,12 +61,14 @@ mod evict;
 mod file;
 mod flush;
 mod load;
+mod memory;
+mod object;
 mod options;
 mod page;
 mod read_ahead;
-mod shared;
 mod source;
 mod span;
+mod standstill;
 mod sync;
 
 pub use backend::Backend;

@@ -11,28 +11,28 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::backend::Backend;
 use crate::error::Error;
+use crate::object::{BATCH, Memory, Object, Room, State};
 use crate::page::Page;
-use crate::shared::{Room, Shared};
-use crate::source::{BATCH, Object, Source, State};
+use crate::source::Source;
 use crate::span::{Part, parts};
 
 /// The most bytes of one request.
 const LOAD_BYTES_MAX: usize = 4 << 20;
 
 /// Why a range cannot be copied from the cache.
-enum Lack<B: Backend> {
+enum Lack {
     /// It can: nothing is missing any more.
     Nothing,
     /// Another task is reading it.
-    Comes(Arc<Object<B>>),
+    Comes(Arc<Object>),
     /// It must be read.
-    Load(Load<B>),
+    Load(Load),
 }
 
 /// Blocks of an object that are in use or being read, until this is dropped.
-struct Load<B: Backend> {
-    shared: Arc<Shared<B>>,
-    object: Arc<Object<B>>,
+struct Load {
+    memory: Arc<Memory>,
+    object: Arc<Object>,
     needed: RangeInclusive<u32>,
     /// The range from the first to the last missing block.
     missing: RangeInclusive<u32>,
@@ -43,7 +43,7 @@ struct Load<B: Backend> {
 impl<B: Backend> Source<B> {
     /// The most bytes that are loaded at a time.
     pub(crate) fn load_max(&self) -> usize {
-        LOAD_BYTES_MAX.min(self.shared.transit_blocks as usize * self.shared.options.block_bytes as usize)
+        LOAD_BYTES_MAX.min(self.memory.transit_blocks as usize * self.memory.options.block_bytes as usize)
     }
 
     /// Reads a range that was not completely cached, and caches it, if there is room.
@@ -84,8 +84,8 @@ impl<B: Backend> Source<B> {
     /// Reads a range ahead, as far as there is room. With `mark`, the first read of the first block
     /// reports that it was reached.
     pub(crate) fn read_ahead(self: &Arc<Self>, object: u64, offset: u64, len: usize, mark: bool) {
-        let blocks = parts(self.shared.options.block_bytes, offset, len).count() as u32;
-        let Ok(permit) = Arc::clone(&self.shared.transit).try_acquire_many_owned(blocks) else { return };
+        let blocks = parts(self.memory.options.block_bytes, offset, len).count() as u32;
+        let Ok(permit) = Arc::clone(&self.memory.transit).try_acquire_many_owned(blocks) else { return };
         let Lack::Load(load) = self.lack(object, offset, len, true) else { return };
         if mark {
             load.mark();
@@ -98,7 +98,7 @@ impl<B: Backend> Source<B> {
     }
 
     /// Determines what is missing once no other task is reading it.
-    async fn coming(self: &Arc<Self>, object: u64, offset: u64, len: usize) -> Lack<B> {
+    async fn coming(self: &Arc<Self>, object: u64, offset: u64, len: usize) -> Lack {
         let mut lack = self.lack(object, offset, len, true);
         while let Lack::Comes(of) = lack {
             let told = of.changed.notified();
@@ -117,8 +117,8 @@ impl<B: Backend> Source<B> {
 
     /// Determines what is missing of a range. If a part must be read, all blocks of the range are marked
     /// as in use.
-    fn lack(self: &Arc<Self>, object: u64, offset: u64, len: usize, wait: bool) -> Lack<B> {
-        let wanted = parts(self.shared.options.block_bytes, offset, len);
+    fn lack(self: &Arc<Self>, object: u64, offset: u64, len: usize, wait: bool) -> Lack {
+        let wanted = parts(self.memory.options.block_bytes, offset, len);
         self.with(object, |object, state| {
             let missing = |part: &Part| !state.blocks.get(&part.block).is_some_and(|b| b.covers(part.span));
             let mut missing = wanted.clone().filter(missing).map(|part| part.block);
@@ -130,15 +130,15 @@ impl<B: Backend> Source<B> {
             }
             let block = |part: Part| part.block;
             let needed = wanted.clone().next().map_or(first, block)..=wanted.last().map_or(first, block);
-            Lack::Load(Load::enter(&self.shared, object, state, needed, missing))
+            Lack::Load(Load::enter(&self.memory, object, state, needed, missing))
         })
     }
 }
 
-impl<B: Backend> Load<B> {
+impl Load {
     fn enter(
-        shared: &Arc<Shared<B>>,
-        object: &Arc<Object<B>>,
+        memory: &Arc<Memory>,
+        object: &Arc<Object>,
         state: &mut State,
         needed: RangeInclusive<u32>,
         missing: RangeInclusive<u32>,
@@ -146,10 +146,10 @@ impl<B: Backend> Load<B> {
         for number in needed.clone() {
             let block = state.blocks.entry(number).or_default();
             block.loads += 1;
-            object.unqueue(shared, block, number);
+            object.unqueue(memory, block, number);
         }
         let forgotten = state.forgotten;
-        Self { shared: Arc::clone(shared), object: Arc::clone(object), needed, missing, forgotten }
+        Self { memory: Arc::clone(memory), object: Arc::clone(object), needed, missing, forgotten }
     }
 
     fn mark(&self) {
@@ -162,14 +162,14 @@ impl<B: Backend> Load<B> {
     /// Reads the missing blocks, caches those for which there is room, and copies all of the range that
     /// begins at `offset` to `buf`. Returns `false` if a part of it was dropped meanwhile. Without
     /// `leave`, waits for permits for the memory of the reply.
-    async fn run(
+    async fn run<B: Backend>(
         self,
         source: &Source<B>,
         offset: u64,
         mut buf: Option<&mut [u8]>,
         leave: Option<OwnedSemaphorePermit>,
     ) -> Result<bool, Error<B::Error>> {
-        let block_bytes = u64::from(self.shared.options.block_bytes);
+        let block_bytes = u64::from(self.memory.options.block_bytes);
         let begins = u64::from(*self.missing.start()) * block_bytes;
         let len = (u64::from(*self.missing.end()) + 1) * block_bytes - begins;
         // Released after the reply. Its owner waits for nothing but the back end.
@@ -180,8 +180,8 @@ impl<B: Backend> Load<B> {
         let answer = source.backend.read(self.object.number, begins, len).await.map_err(Error::Read)?;
         let begin = begins.max(offset);
         let wanted: SmallVec<[Part; BATCH]> = match &buf {
-            Some(buf) => parts(self.shared.options.block_bytes, offset, buf.len()).collect(),
-            None => parts(self.shared.options.block_bytes, begin, (begins + len - begin) as usize).collect(),
+            Some(buf) => parts(self.memory.options.block_bytes, offset, buf.len()).collect(),
+            None => parts(self.memory.options.block_bytes, begin, (begins + len - begin) as usize).collect(),
         };
         for batch in wanted.chunks(BATCH) {
             let fresh = self.fresh_pages(batch, &answer);
@@ -193,18 +193,18 @@ impl<B: Backend> Load<B> {
     }
 
     /// Acquires permits for a reply of this many blocks.
-    async fn leave(&self, blocks: u32) -> Result<OwnedSemaphorePermit, Error<B::Error>> {
-        let blocks = blocks.min(self.shared.transit_blocks);
-        Arc::clone(&self.shared.transit).acquire_many_owned(blocks).await.map_err(|_| Error::GivenUp)
+    async fn leave<E>(&self, blocks: u32) -> Result<OwnedSemaphorePermit, Error<E>> {
+        let blocks = blocks.min(self.memory.transit_blocks);
+        Arc::clone(&self.memory.transit).acquire_many_owned(blocks).await.map_err(|_| Error::GivenUp)
     }
 
     /// Allocates pages with the data read, if there is room.
-    fn fresh_pages<'a>(&'a self, batch: &[Part], answer: &[u8]) -> Option<(Room<'a, B>, Pages)> {
+    fn fresh_pages<'a>(&'a self, batch: &[Part], answer: &[u8]) -> Option<(Room<'a>, Pages)> {
         let missing = batch.iter().filter(|part| self.missing.contains(&part.block));
-        let room = self.shared.room(missing.clone().count() as u64)?;
+        let room = self.memory.room(missing.clone().count() as u64)?;
         let page = |part: &Part| {
             let loaded = self.answer_of(answer, part.block);
-            Arc::new(Page::beginning(self.shared.options.block_bytes, loaded, &self.shared.held))
+            Arc::new(Page::beginning(self.memory.options.block_bytes, loaded, &self.memory.held))
         };
         Some((room, missing.map(page).collect()))
     }
@@ -213,7 +213,7 @@ impl<B: Backend> Load<B> {
     fn take_in(
         &self,
         batch: &[Part],
-        fresh: Option<(Room<'_, B>, Pages)>,
+        fresh: Option<(Room<'_>, Pages)>,
         answer: &[u8],
         mut buf: Option<&mut [u8]>,
     ) -> bool {
@@ -253,7 +253,7 @@ impl<B: Backend> Load<B> {
 
     /// The part of a reply that belongs to a block; shorter at the end of the object.
     fn answer_of<'a>(&self, answer: &'a [u8], block: u32) -> &'a [u8] {
-        let block_bytes = self.shared.options.block_bytes as usize;
+        let block_bytes = self.memory.options.block_bytes as usize;
         let at = (block - self.missing.start()) as usize * block_bytes;
         answer.get(at..answer.len().min(at + block_bytes)).unwrap_or_default()
     }
@@ -269,7 +269,7 @@ fn copy_zero_extended(from: &[u8], at: usize, to: &mut [u8]) {
     to[known..].fill(0);
 }
 
-impl<B: Backend> Drop for Load<B> {
+impl Drop for Load {
     fn drop(&mut self) {
         let (first, last) = (*self.needed.start(), *self.needed.end());
         for from in (first..=last).step_by(BATCH) {
@@ -278,11 +278,11 @@ impl<B: Backend> Drop for Load<B> {
                 if let Some(block) = state.blocks.get_mut(&number) {
                     block.loads -= 1;
                 }
-                self.object.settle(&self.shared, &mut state, number);
+                self.object.settle(&self.memory, &mut state, number);
             }
-            self.object.retire(&self.shared, &mut state);
+            self.object.retire(&self.memory, &mut state);
         }
         self.object.changed.notify_waiters();
-        self.shared.room.notify_waiters();
+        self.memory.room.notify_waiters();
     }
 }

@@ -3,7 +3,7 @@
 //! exactly the blocks that may be evicted. This includes the case that a block's slot is reused for
 //! another block between the look at the queue and the object's lock.
 //!
-//! `evict.rs` and `account.rs` are the crate's own. `source.rs` is replaced by a short model of its use
+//! `evict.rs` and `account.rs` are the crate's own. `object.rs` is replaced by a short model of its use
 //! of them.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p loligo-cache --release --test loom`

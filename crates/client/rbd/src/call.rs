@@ -35,6 +35,14 @@ pub(crate) async fn tell(
     Ok(io.exec_write(oid, CLASS, method, &input(fill)).await?)
 }
 
+/// Treats ENOENT as success.
+pub(crate) fn gone(done: Result<(), Error>) -> Result<(), Error> {
+    match done {
+        Err(e) if !e.is_not_found() => Err(e),
+        _ => Ok(()),
+    }
+}
+
 /// Names in one reply (`RBD_MAX_KEYS_READ` is 64).
 const NAMES_AT_A_TIME: u64 = 1024;
 

@@ -32,7 +32,8 @@ use bytes::Bytes;
 use loligo_wire::Name;
 use loligo_wire::rbd::feature;
 
-use crate::diff::file::{self, Format};
+use crate::diff::file;
+use crate::diff::file::Format;
 use crate::diff::input::{Input, agree};
 use crate::image::Image;
 use crate::{Error, NewImage, features};

@@ -21,7 +21,8 @@
 //! - [`Image::cached`] adds an [`ImageCache`]. A change is then durable after a [flush](Image::flush).
 //! - [`clone()`] creates a clone of a snapshot, [`Image::children`] lists the clones, [`Image::flatten`]
 //!   detaches a clone from its parent. Where a clone has no object, reads go to its parent
-//!   (`parent.rs`); before a part of such an object is changed, the object is copied up (`copyup.rs`).
+//!   (`clone/parent.rs`); before a part of such an object is changed, the object is copied up
+//!   (`clone/copyup.rs`).
 //! - [`Image::copy`] copies an image's data, [`Image::deep_copy`] also its snapshots and its link to the
 //!   parent.
 //! - [`Image::diff`] lists the differences between two states; [`diff::file`] reads and writes the files
@@ -37,82 +38,51 @@
 //! - [`trash`] keeps removed images for a while.
 //! - [`View`] holds the contents of an image's header.
 //!
-//! New images have format 2, except those of `create_old`. Images of format 1 (`old.rs`) can be read,
-//! written, copied, renamed and removed. Stock programs can use the images at the same time: only the
-//! owner of the exclusive lock writes to an image with the feature exclusive-lock, and the lock moves
-//! from client to client (`lock.rs`). The owner carries out changes of the whole image for other clients
-//! (`owner.rs`). The object map is kept as librbd keeps it (`object_map.rs`).
+//! New images have format 2, except those of `create_old`. Images of format 1 (`pool/format1.rs`) can be
+//! read, written, copied, renamed and removed. Stock programs can use the images at the same time: only
+//! the owner of the exclusive lock writes to an image with the feature exclusive-lock, and the lock moves
+//! from client to client (`lock/`). The owner carries out changes of the whole image for other clients
+//! (`lock/serve.rs`). The object map is kept as librbd keeps it (`object_map.rs`).
 //!
 //! This crate does not support journaling, mirroring, encryption, and migration from a source that is
 //! not an image; it refuses them with [`Error::Features`].
 #![forbid(unsafe_code)]
 
-mod allocation;
 pub mod blocking;
-mod cache;
 mod call;
-mod children;
 mod clone;
 mod copy;
-mod copyup;
-mod deep_copy;
 pub mod diff;
 mod error;
-mod feature_switch;
 pub mod features;
-mod flatten;
 pub mod group;
 mod header;
 mod image;
 pub mod image_file;
-mod images;
 mod io;
 mod lock;
-mod messages;
-mod metadata;
 pub mod migration;
 mod names;
-pub mod namespaces;
 mod object_map;
-mod object_write;
-mod old;
-mod origin;
-mod owner;
-mod parent;
-mod pool_check;
-pub mod pools;
-mod resize;
-mod room;
+mod pool;
 mod snapshots;
-mod sparse;
-mod sparsify;
-mod successor;
-mod tenure;
-pub mod trash;
-mod turns;
-mod usage;
-mod watchers;
+mod space;
 
-pub use allocation::Allocation;
-pub use cache::{CachedObjects, ImageCache};
-pub use children::Child;
-pub use clone::{CloneFormat, NewClone, clone};
-pub use copy::NewCopy;
-pub use deep_copy::Ancestry;
+pub use clone::{Child, CloneFormat, NewClone, Parent, clone};
+pub use copy::{Ancestry, NewCopy};
 pub use error::Error;
 pub use header::{Format, Snapshot, View};
-pub use image::{Image, Mode};
-pub use images::{NewImage, create, list, remove, remove_with_snapshots, rename};
-pub use io::IO_BYTES_MAX;
+pub use image::resize::Shrink;
+pub use image::{CachedObjects, Image, Mode};
+pub use io::{IO_BYTES_MAX, ImageCache};
+pub use lock::Evicted;
 pub use loligo_cache::{Mode as CacheMode, Options as CacheOptions};
 pub use loligo_wire::Name;
 pub use loligo_wire::rbd::{ParentSpec, SnapInfo, SnapKind};
-pub use old::create_old;
-pub use parent::Parent;
-pub use resize::Shrink;
-pub use sparse::nonzero_runs;
-pub use usage::Usage;
-pub use watchers::Evicted;
+pub use pool::{
+    NewImage, create, create_old, list, namespaces, pools, remove, remove_with_snapshots, rename, trash,
+};
+pub use space::{Allocation, Usage, nonzero_runs};
 
 /// Futures of work on an image are `Send`.
 const _: () = {

@@ -9,9 +9,9 @@ use loligo_wire::rbd::{SnapKind, feature};
 use crate::call::tell;
 use crate::error::{EBUSY, ENOSYS, ESTALE};
 use crate::header::{Format, Snapshot};
+use crate::image::resize::REMOVALS;
 use crate::image::{Image, Inner};
-use crate::messages::Wanted;
-use crate::resize::REMOVALS;
+use crate::lock::messages::Wanted;
 use crate::{Error, names};
 
 const UNPROTECTED: u8 = 0;

@@ -11,10 +11,11 @@ use bytes::Bytes;
 use loligo_stripe::Segment;
 use rustix::fs::OFlags;
 
-use super::local::PIECE_BYTES;
-
 /// Alignment of offsets, lengths and memory: no disk and no file system requires more than a page.
 const ALIGN: u64 = 4096;
+
+/// The bytes that are read or written at a time, of all local files.
+pub(super) const PIECE_BYTES: u64 = 4 << 20;
 
 /// Reads a file in order.
 pub(super) struct Reader {

@@ -10,12 +10,11 @@ use bytes::Bytes;
 use loligo_stripe::{Segment, Segments};
 use tokio::sync::{mpsc, oneshot};
 
-use super::direct;
+use super::direct::{self, PIECE_BYTES};
 use crate::failure::{Context, Failure};
 use crate::say::Stdout;
 
-/// Bytes of a piece; the next constant is the number of pieces between a thread and the network.
-pub(super) const PIECE_BYTES: u64 = 4 << 20;
+/// The most pieces between a thread and the network.
 const PIECES_MAX: usize = 4;
 
 pub(super) fn is_dash(file: &Path) -> bool {

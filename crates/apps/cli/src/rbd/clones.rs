@@ -1,10 +1,10 @@
 //! `loligo rbd clone` and `children`.
 
-use loligo_rados::{PoolId, Rados};
 use loligo_rbd::{Error, Image, Mode, NewClone};
 use serde_json::{Value, json};
 
 use super::args::{ById, CloneShape};
+use super::show::{path, pool_name};
 use super::{Place, config, data_pool, defaults, open_named, order, wanted};
 use crate::args::Format;
 use crate::failure::{Context, Failure};
@@ -72,19 +72,4 @@ pub(super) async fn list(
         place.format.print("children", "child", &Value::from(children.iter().map(one).collect::<Vec<_>>()));
     }
     Ok(())
-}
-
-/// Returns the name of a pool, or its number if it does not exist any more.
-pub(super) fn pool_name(rados: &Rados, id: PoolId) -> String {
-    rados.pools().into_iter().find(|(pool, _)| *pool == id).map_or(id.0.to_string(), |(_, name)| name)
-}
-
-/// Returns an image's path as `rbd` writes it. Names are in the form of [`shown`].
-pub(super) fn path(rados: &Rados, pool: PoolId, namespace: &Name, image: &Name) -> String {
-    let (pool, image) = (pool_name(rados, pool), shown(image));
-    if namespace.is_empty() {
-        format!("{pool}/{image}")
-    } else {
-        format!("{pool}/{}/{image}", shown(namespace))
-    }
 }

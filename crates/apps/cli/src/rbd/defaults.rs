@@ -2,7 +2,7 @@
 //! pool, the command line, `CEPH_ARGS`, ceph.conf and the monitors.
 
 use loligo_conf::Conf;
-use loligo_rbd::{CloneFormat, NewImage};
+use loligo_rbd::{CloneFormat, NewImage, features};
 
 use crate::failure::{Context, Failure};
 
@@ -55,7 +55,18 @@ fn features(conf: &Conf) -> Result<Option<u64>, Failure> {
         return Ok(Some(bits));
     }
     let named: Vec<_> = text.split(',').map(|name| name.trim().to_owned()).collect();
-    super::wanted("rbd_default_features", &named)
+    wanted("rbd_default_features", &named)
+}
+
+/// Returns the features with these names, if there are any, for the command `what`.
+pub(super) fn wanted(what: &str, named: &[String]) -> Result<Option<u64>, Failure> {
+    let mut wanted = None;
+    for name in named {
+        let feature = features::by_name(name)
+            .ok_or_else(|| Failure::new(what, format!("there is no feature '{name}'")))?;
+        wanted = Some(wanted.unwrap_or(0) | feature);
+    }
+    Ok(wanted)
 }
 
 /// Returns the version of new clones.

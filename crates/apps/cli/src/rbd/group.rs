@@ -6,8 +6,7 @@ use loligo_rbd::{Error, Image};
 use serde_json::{Value, json};
 
 use super::args::{Group, GroupImage, GroupSnap};
-use super::clones::{path, pool_name};
-use super::show::{MadeWith, table};
+use super::show::{MadeWith, path, pool_name, table};
 use super::spec::GroupName;
 use super::{Bar, Place, named_so, place};
 use crate::args::Format;

@@ -5,8 +5,7 @@ use loligo_rbd::{Error, Image, Mode, Parent, SnapKind, Snapshot};
 use serde_json::{Value, json};
 
 use super::Place;
-use super::clones::{path, pool_name};
-use super::show::{bytes, table};
+use super::show::{bytes, path, pool_name, table};
 use crate::args::Format;
 use crate::failure::Failure;
 use crate::name::{Name, shown};

@@ -6,7 +6,7 @@ use loligo_rbd::{Ancestry, Error};
 use serde_json::{Value, json};
 
 use super::args::Migration;
-use super::clones::{path, pool_name};
+use super::show::{path, pool_name};
 use super::spec::ImageName;
 use super::{Bar, Place, named_so, new_copy};
 use crate::failure::{Context, Failure};

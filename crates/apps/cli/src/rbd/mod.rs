@@ -31,8 +31,9 @@ use loligo_rbd::{Ancestry, Error, Image, Mode, Shrink};
 
 use self::args::Deep;
 use self::bar::Bar;
+use self::defaults::wanted;
 use self::place::{Place, check_place, named_so, only_pool, open_named};
-use self::shape::{create_old, data_pool, fill, new_copy, order, shaped, shaped_as, wanted};
+use self::shape::{create_old, data_pool, fill, new_copy, order, shaped, shaped_as};
 use crate::client::{self, Client};
 use crate::failure::{Context, Failure};
 use crate::words::CalledAs;

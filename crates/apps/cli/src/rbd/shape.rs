@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _};
 use loligo_rados::{Errno, IoCtx, PoolId};
-use loligo_rbd::{Image, Mode, NewCopy, NewImage, features};
+use loligo_rbd::{Image, Mode, NewCopy, NewImage};
 
 use super::args::{CloneShape, Quiet};
-use super::{Bar, Place, closing, config, defaults};
+use super::{Bar, Place, closing, config, defaults, wanted};
 use crate::failure::{Context, Failure};
 use crate::name::Name;
 
@@ -46,17 +46,6 @@ pub(super) fn order(shape: &CloneShape) -> Result<Option<u8>, Failure> {
         return Err(Failure::of(Errno::EINVAL, "--object-size", "is no power of two"));
     }
     Ok(shape.object_size.map(|size| size.ilog2() as u8))
-}
-
-/// Returns the features with these names, if there are any, for the command `what`.
-pub(super) fn wanted(what: &str, named: &[String]) -> Result<Option<u64>, Failure> {
-    let mut wanted = None;
-    for name in named {
-        let feature = features::by_name(name)
-            .ok_or_else(|| Failure::new(what, format!("there is no feature '{name}'")))?;
-        wanted = Some(wanted.unwrap_or(0) | feature);
-    }
-    Ok(wanted)
 }
 
 /// Returns the pool for the data of an image in `io`'s pool, if it is a separate one: the named or the

@@ -3,13 +3,12 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use loligo_rados::{Rados, SnapId};
+use loligo_rados::{PoolId, Rados, SnapId};
 use loligo_rbd::group::{Belonging, InGroup};
 use loligo_rbd::{Image, Parent, SnapKind, Snapshot, Usage, features};
 use loligo_wire::UTime;
 use serde_json::{Value, json};
 
-use super::clones::{path, pool_name};
 use crate::args::Format;
 use crate::name::{Name, shown};
 use crate::say::say_line;
@@ -248,6 +247,21 @@ pub(super) fn usage(images: &[(Name, String, Vec<Usage>)], all_of: bool, format:
         all.push(["<TOTAL>".to_owned(), bytes(provisioned), bytes(used)]);
     }
     table([false, true, true], all);
+}
+
+/// Returns the name of a pool, or its number if it does not exist any more.
+pub(super) fn pool_name(rados: &Rados, id: PoolId) -> String {
+    rados.pools().into_iter().find(|(pool, _)| *pool == id).map_or(id.0.to_string(), |(_, name)| name)
+}
+
+/// Returns an image's path as `rbd` writes it. Names are in the form of [`shown`].
+pub(super) fn path(rados: &Rados, pool: PoolId, namespace: &Name, image: &Name) -> String {
+    let (pool, image) = (pool_name(rados, pool), shown(image));
+    if namespace.is_empty() {
+        format!("{pool}/{image}")
+    } else {
+        format!("{pool}/{}/{image}", shown(namespace))
+    }
 }
 
 /// Prints a table with titles and two spaces between columns. `right` selects the columns that are

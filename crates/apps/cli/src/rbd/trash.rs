@@ -10,9 +10,8 @@ use loligo_wire::UTime;
 use serde_json::{Value, json};
 
 use super::args::Trash;
-use super::clones::{path, pool_name};
 use super::list::left_out;
-use super::show::{date, table};
+use super::show::{date, path, pool_name, table};
 use super::{Bar, Place};
 use crate::args::Format;
 use crate::failure::{Context, Failure};

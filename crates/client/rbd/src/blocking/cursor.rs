@@ -17,11 +17,14 @@ pub struct Cursor<'a> {
     at: u64,
 }
 
-impl<'a> Cursor<'a> {
-    pub(super) fn new(image: &'a Image) -> Self {
-        Self { image, at: 0 }
+impl Image {
+    /// Returns a cursor at the first byte, to use the image as a file.
+    pub fn cursor(&self) -> Cursor<'_> {
+        Cursor { image: self, at: 0 }
     }
+}
 
+impl Cursor<'_> {
     /// The length of an I/O from the position, limited by the image's end and the largest I/O.
     fn len(&self, wanted: usize) -> usize {
         let left = self.image.size().saturating_sub(self.at).min(IO_BYTES_MAX);

@@ -11,7 +11,6 @@ use loligo_rados::{LockInfo, WatchItem};
 use loligo_wire::{EntityNum, Name};
 use tokio::runtime::Runtime;
 
-use super::Cursor;
 use crate::diff::{Change, Grain};
 use crate::group::Belonging;
 use crate::{
@@ -76,11 +75,6 @@ impl Image {
     /// The asynchronous image.
     pub fn asynchronous(&self) -> &crate::Image {
         self.inner.as_ref().unwrap_or_else(|| unreachable!("who closes it has it no more"))
-    }
-
-    /// Returns a cursor at the first byte, to use the image as a file.
-    pub fn cursor(&self) -> Cursor<'_> {
-        Cursor::new(self)
     }
 
     /// The image's name when it was opened.

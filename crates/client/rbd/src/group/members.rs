@@ -9,11 +9,9 @@ use loligo_wire::Name;
 use loligo_wire::rbd::{GroupImage, GroupMember, GroupSpec};
 
 use super::Group;
-use crate::call::{ask, tell};
-use crate::images::gone;
-use crate::lock::NEWS_TIMEOUT;
-use crate::messages::Message;
-use crate::parent::name_of;
+use crate::call::{ask, gone, tell};
+use crate::lock::messages::{Message, NEWS_TIMEOUT};
+use crate::pool::directory::name_of;
 use crate::{Error, names};
 
 /// An image of a group.

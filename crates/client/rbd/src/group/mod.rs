@@ -28,9 +28,8 @@ pub use self::members::{Member, add_image, members, remove_image, remove_image_b
 pub use self::snapshots::{
     GroupSnapshot, InGroup, create_snapshot, remove_snapshot, rename_snapshot, roll_back, snapshots,
 };
-use crate::call::{ask, listed, listed_behind, tell};
+use crate::call::{ask, gone, listed, listed_behind, tell};
 use crate::image::Image;
-use crate::images::gone;
 use crate::{Error, names};
 
 /// The state of a namespace in which images can be created (`dir_state_assert`).

@@ -15,11 +15,10 @@ use loligo_wire::rbd::{GroupSnap, ImageSnap, SnapKind};
 use tokio::sync::SemaphorePermit;
 
 use super::{Group, new_id, place_in};
-use crate::call::{ask, tell};
+use crate::call::{ask, gone, tell};
 use crate::header::Snapshot;
+use crate::image::resize::REMOVALS;
 use crate::image::{Image, Mode, Which};
-use crate::images::gone;
-use crate::resize::REMOVALS;
 use crate::{Error, names};
 
 /// A snapshot of a group.

@@ -9,16 +9,14 @@ use loligo_wire::Encode as _;
 use loligo_wire::Name;
 use loligo_wire::rbd::{ChildSpec, ParentSpec, op_feature};
 
-use crate::Error;
-use crate::call::{tell, telling};
-use crate::children::put_old_clone;
+use crate::call::{gone, tell, telling};
+use crate::clone::children::put_old_clone;
+use crate::clone::parent;
 use crate::error::ESTALE;
 use crate::header::{self, Format, View};
 use crate::image::{Image, Inner};
-use crate::images::gone;
-use crate::lock::NEWS_TIMEOUT;
-use crate::messages::Message;
-use crate::{names, parent};
+use crate::lock::messages::{Message, NEWS_TIMEOUT};
+use crate::{Error, names};
 
 /// A snapshot of one image and its counterpart in the other.
 pub(super) struct Mapped {

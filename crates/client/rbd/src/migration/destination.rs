@@ -7,14 +7,13 @@ use loligo_wire::Encode as _;
 use loligo_wire::Name;
 use loligo_wire::rbd::{Migration, ParentSpec, SnapKind, op_feature};
 
-use super::known;
-use super::pair::{Pair, Place};
+use super::pair::{Pair, Place, known};
+use crate::Error;
 use crate::call::tell;
 use crate::copy::NewCopy;
 use crate::header::Snapshot;
-use crate::image::{Image, Inner, Mode};
-use crate::images::{NewImage, make_as};
-use crate::{Error, metadata};
+use crate::image::{Image, Inner, Mode, metadata};
+use crate::pool::create::{NewImage, make_as};
 
 /// A state of the source: a user's snapshot, or its head.
 struct State {

@@ -10,13 +10,15 @@ use loligo_wire::Name;
 use loligo_wire::rbd::{Migration, op_feature, trash_source};
 
 use super::children::{self, Mapped};
-use super::pair::{Pair, Place};
-use super::{State, apart, revert, spec_of, tell_state};
-use crate::call::{ask, tell};
+use super::pair::{Pair, Place, apart};
+use super::revert;
+use crate::call::{ask, gone, tell};
 use crate::header::Format;
+use crate::header::migration::{State, spec_of, tell_state};
 use crate::image::Image;
-use crate::images::{empty, gone};
-use crate::{Error, names, old, trash};
+use crate::pool::empty::empty;
+use crate::pool::format1;
+use crate::{Error, names, trash};
 
 /// Completes a migration: removes the source with its snapshots. `progress` gets the number of objects
 /// removed, and of all objects. `name` is that of either image. Can be repeated after a failure.
@@ -48,7 +50,7 @@ pub async fn commit(io: &IoCtx, name: impl Into<Name>, progress: impl FnMut(u64,
     let header = pair.source.header();
     if id.is_empty() {
         gone(io.remove(header).await.map_err(Error::from))?;
-        return old::unlist(io, name).await;
+        return format1::unlist(io, name).await;
     }
     for oid in [names::object_map(id, None), header] {
         gone(io.remove(oid).await.map_err(Error::from))?;
@@ -226,7 +228,7 @@ async fn empty_destination(made: &Image, progress: impl FnMut(u64, u64)) -> Resu
 pub(super) async fn relink_source(source: &Place) -> Result<(), Error> {
     let Place { io, name, id } = source;
     match Format::of_id(id) {
-        Format::First => old::list_again(io, name).await,
+        Format::First => format1::list_again(io, name).await,
         Format::Second => trash::take_out(io, id, name).await,
     }
 }

@@ -9,14 +9,40 @@ use loligo_rados::{Errno, IoCtx, PoolId};
 use loligo_wire::Name;
 use loligo_wire::rbd::{Migration, trash_source};
 
-use super::{End, State, Status, header_of, known, spec_of, tell_state};
-use crate::call::{ask, tell};
-use crate::image::{Image, Mode};
-use crate::images::gone;
-use crate::{Error, names, namespaces, old, trash};
+use crate::call::{ask, gone, tell};
+use crate::header::format1::has_header;
+use crate::header::migration::{State, place_of, spec_of, tell_state};
+use crate::image::{Image, Mode, Which};
+use crate::{Error, names, namespaces, trash};
 
 /// How often the progress is stored in the headers.
 const DESCRIBE_EVERY: Duration = Duration::from_millis(500);
+
+/// One of the two images of a migration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct End {
+    /// The pool.
+    pub pool: PoolId,
+    /// The namespace.
+    pub namespace: Name,
+    /// The image's name.
+    pub name: Name,
+    /// Its id; empty for an image of format 1.
+    pub id: String,
+}
+
+/// The progress of a migration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// The old image.
+    pub source: End,
+    /// The new image.
+    pub destination: End,
+    /// The state.
+    pub state: State,
+    /// The progress as text.
+    pub description: String,
+}
 
 /// An image of a migration: its pool and namespace, name and id.
 #[derive(Clone)]
@@ -28,7 +54,7 @@ pub(super) struct Place {
 
 impl Place {
     fn of(io: &IoCtx, spec: &Migration) -> Self {
-        Self { io: crate::origin::place_of(io, spec), name: spec.name.clone(), id: spec.image.clone() }
+        Self { io: place_of(io, spec), name: spec.name.clone(), id: spec.image.clone() }
     }
 
     pub(super) fn header(&self) -> Name {
@@ -64,7 +90,7 @@ async fn find(io: &IoCtx, name: &Name) -> Result<Found, Error> {
         Err(e) if e.is_not_found() => {}
         id => return Ok(Found::Image(id?)),
     }
-    if old::has_header(io, name).await? {
+    if has_header(io, name).await? {
         return Ok(Found::Image(String::new()));
     }
     let sources = trash::list(io).await?;
@@ -215,4 +241,35 @@ async fn source_of(io: &IoCtx, destination: &Place) -> Result<Option<(Place, Mig
         }
     }
     Ok(None)
+}
+
+/// Returns the progress of an image's migration, of its source or its destination; `None` if it is not
+/// being migrated.
+///
+/// # Errors
+/// [`Error::NoImage`].
+pub async fn status(io: &IoCtx, name: impl Into<Name>) -> Result<Option<Status>, Error> {
+    let name = &name.into();
+    match Pair::find(io, name).await {
+        Err(Error::NotMigrating) => Ok(None),
+        pair => Ok(Some(pair?.status())),
+    }
+}
+
+/// The header of an image of this name and id.
+fn header_of(name: &Name, id: &str) -> Name {
+    if id.is_empty() { names::old_header(name) } else { names::header(id) }
+}
+
+/// Identifies an image by its name and id.
+pub(super) fn known<'a>(name: &'a [u8], id: &'a str) -> Which<'a> {
+    Which::Known { name, id }
+}
+
+/// Opens an image and ignores its migration; `None` if the image does not exist.
+pub(super) async fn apart(io: &IoCtx, name: &Name, id: &str) -> Result<Option<Image>, Error> {
+    match Image::open_apart(io, known(name, id), Mode::ReadWrite).await {
+        Err(Error::NoImage(_)) => Ok(None),
+        image => Ok(Some(image?)),
+    }
 }

@@ -13,15 +13,15 @@ use loligo_wire::rbd::{Migration, SnapKind, feature, trash_source};
 use super::children::{self, Mapped};
 use super::destination::{self, Plan};
 use super::finish::{discard_destination, give_back, relink_source};
-use super::pair::{Pair, Place};
-use super::{State, apart, known, spec_of};
+use super::pair::{Pair, Place, apart, known};
 use crate::call::tell;
-use crate::copy::NewCopy;
-use crate::deep_copy::Ancestry;
+use crate::copy::{Ancestry, NewCopy};
 use crate::header::Format;
+use crate::header::migration::{State, spec_of};
 use crate::image::{Image, Mode};
-use crate::images::new_id;
-use crate::{Error, features, group, names, old, trash};
+use crate::pool::create::new_id;
+use crate::pool::format1;
+use crate::{Error, features, group, names, trash};
 
 /// Begins to move an image: creates `to_name`, which is used in its place from then on. Properties that
 /// are not set are the source's. The destination of a clone is a clone of the same parent, or
@@ -174,7 +174,7 @@ async fn begin(source: &Image, io: &IoCtx, to: &IoCtx, to_name: &Name, flatten: 
 async fn finish(pair: &Pair, source: &Image, plan: &Plan) -> Result<(), Error> {
     let Place { io, name, id } = &pair.source;
     match source.format() {
-        Format::First => old::unlist(io, name).await?,
+        Format::First => format1::unlist(io, name).await?,
         Format::Second => trash::put_away(io, name, id, trash_source::MIGRATION, Duration::ZERO).await?,
     }
     destination::make(pair, source, plan).await?;

@@ -10,7 +10,7 @@ use loligo_wire::rbd::feature;
 
 use crate::place;
 
-/// The bounds for one I/O, and for an image, without the one request of each I/O (`src/room.rs`).
+/// The bounds for one I/O, and for an image, without the one request of each I/O (`src/io/room.rs`).
 const OF_ONE: u64 = 64;
 const OF_IMAGE: u64 = 128;
 
