@@ -7,7 +7,7 @@
 
 use bytes::Bytes;
 
-use crate::message::{Data, Header, Message, Msg, mgr, mon, osd};
+use crate::message::{Data, Header, Message, Msg, mds, mgr, mon, osd};
 use crate::{DecodeError, Reader, Tid};
 
 /// Decodes any message. If that succeeds, checks that encoding and decoding it again changes nothing.
@@ -53,6 +53,19 @@ pub fn recode(msg: &Msg) -> Option<Result<Msg, DecodeError>> {
         };
     }
     by_kind!(
+        mds::ClientCapRelease,
+        mds::ClientCaps,
+        mds::ClientLease,
+        mds::ClientMetrics,
+        mds::ClientQuota,
+        mds::ClientReclaim,
+        mds::ClientReclaimReply,
+        mds::ClientReconnect,
+        mds::ClientReply,
+        mds::ClientRequest,
+        mds::ClientSession,
+        mds::ClientSnap,
+        mds::RequestForward,
         osd::MOSDOp,
         osd::MOSDOpReply,
         osd::MOSDBackoff,

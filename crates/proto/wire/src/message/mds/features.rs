@@ -39,6 +39,11 @@ impl FeatureBits {
         self.words.iter().all(|word| *word == 0)
     }
 
+    /// The first of `needed` that the set does not have.
+    pub fn missing(&self, needed: &[u32]) -> Option<u32> {
+        needed.iter().copied().find(|bit| !self.contains(*bit))
+    }
+
     /// The bits, in ascending order.
     pub fn bits(&self) -> impl Iterator<Item = u32> {
         let in_word = |(at, word): (usize, &u64)| {
@@ -113,6 +118,9 @@ pub mod feature {
     pub const CHARMAP: u32 = 22;
     /// The server lists the changed blocks between snapshots. The last one of release 20.
     pub const BLOCKDIFF: u32 = 23;
+
+    /// The features without which a peer's messages cannot be read: neither side opens a session.
+    pub const REQUIRED: &[u32] = &[REPLY_ENCODING];
 }
 
 #[cfg(test)]
@@ -128,6 +136,8 @@ mod tests {
         assert_eq!(set.bits().collect::<Vec<_>>(), [5, 9, 64]);
         assert!(set.contains(64) && !set.contains(6) && !set.contains(1000));
         assert!(FeatureBits::default().is_empty());
+        assert_eq!(set.missing(feature::REQUIRED), None);
+        assert_eq!(FeatureBits::of(&[5]).missing(feature::REQUIRED), Some(feature::REPLY_ENCODING));
     }
 
     #[test]
