@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
-use loligo_wire::{
-    Decode, DecodeError, Encode, EntityAddrVec, Fscid, GlobalId, Rank, Reader, UTime, Writer,
-};
+use loligo_wire::{Decode, DecodeError, Encode, EntityAddrVec, Fscid, GlobalId, Rank, Reader, UTime, Writer};
 
 use crate::Name;
 use crate::compat::CompatSet;

@@ -15,7 +15,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use az::SaturatingAs as _;
 use bytes::Bytes;
 use loligo_wire::message::mds::FeatureBits;
-use loligo_wire::{Decode, DecodeError, Encode, EntityAddrVec, Epoch, GlobalId, PoolId, Rank, Reader, UTime, Writer};
+use loligo_wire::{
+    Decode, DecodeError, Encode, EntityAddrVec, Epoch, GlobalId, PoolId, Rank, Reader, UTime, Writer,
+};
 
 use crate::Name;
 use crate::compat::CompatSet;

@@ -98,13 +98,7 @@ impl Encode for CapPeer {
 impl Decode for CapPeer {
     const MIN_LEN: usize = Self::ENCODED_LEN;
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self {
-            cap_id: r.get()?,
-            issue_seq: r.u32()?,
-            mseq: r.u32()?,
-            mds: r.get()?,
-            flags: r.u8()?,
-        })
+        Ok(Self { cap_id: r.get()?, issue_seq: r.u32()?, mseq: r.u32()?, mds: r.get()?, flags: r.u8()? })
     }
 }
 
@@ -581,8 +575,7 @@ mod tests {
         let cap = CapRelease { ino: Ino(1), cap_id: CapId(2), mseq: 3, issue_seq: 4 };
         let body = ClientCapRelease { caps: vec![cap], osd_epoch_barrier: Epoch(5) };
         let mut msg = Msg::new(&body);
-        let expected =
-            b"\x01\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\x04\0\0\0\x05\0\0\0";
+        let expected = b"\x01\0\0\0\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\x04\0\0\0\x05\0\0\0";
         assert_eq!(&msg.front[..], expected);
         assert_eq!(msg.open(), Ok(body.clone()));
         msg.header.version = 1;

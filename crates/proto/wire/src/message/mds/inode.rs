@@ -499,7 +499,12 @@ mod tests {
                 flags: ReplyCap::AUTH,
                 ..ReplyCap::default()
             },
-            layout: FileLayout { stripe_unit: 1 << 22, stripe_count: 1, object_size: 1 << 22, pool: PoolId(2) },
+            layout: FileLayout {
+                stripe_unit: 1 << 22,
+                stripe_count: 1,
+                object_size: 1 << 22,
+                pool: PoolId(2),
+            },
             mode: 0o100_644,
             symlink: b"\xfe".to_vec(),
             fragtree,

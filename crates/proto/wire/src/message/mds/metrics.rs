@@ -126,7 +126,8 @@ impl Encode for ClientMetric {
             w.versioned(1, 1, |w| numbers.iter().for_each(|number| w.u64(*number)));
         };
         match self {
-            Self::CapInfo { hits, misses, caps: total } | Self::DentryLease { hits, misses, dentries: total } => {
+            Self::CapInfo { hits, misses, caps: total }
+            | Self::DentryLease { hits, misses, dentries: total } => {
                 numbers(&[*hits, *misses, *total]);
             }
             Self::ReadLatency(latency) | Self::WriteLatency(latency) | Self::MetadataLatency(latency) => {

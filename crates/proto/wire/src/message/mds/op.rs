@@ -589,10 +589,12 @@ mod tests {
             ..OpenArgs::default()
         }));
         assert_eq!((&args[..4], &args[20..29]), (&b"\x42\0\0\0"[..], &b"\xff\xff\xff\xff\x04\0\0\0\x05"[..]));
-        let readdir = ReadDirArgs { flags: ReadDirArgs::WANT_FLAGS, offset_hash: 6, ..ReadDirArgs::default() };
+        let readdir =
+            ReadDirArgs { flags: ReadDirArgs::WANT_FLAGS, offset_hash: 6, ..ReadDirArgs::default() };
         let args = again(RequestOp::ReadDirSnapDiff { args: readdir, other: SnapId(7) });
         assert_eq!((args[12], args[14], args[18]), (1, 6, 7));
-        let args = again(RequestOp::SetFileLock(FileLock { rule: 1, owner: 8, wait: true, ..FileLock::default() }));
+        let args =
+            again(RequestOp::SetFileLock(FileLock { rule: 1, owner: 8, wait: true, ..FileLock::default() }));
         assert_eq!((args[0], args[2], args[34], args[35]), (1, 8, 1, 0));
     }
 

@@ -292,8 +292,11 @@ mod tests {
 
     #[test]
     fn a_reply_is_read_back_with_every_kind_of_trace() {
-        for (dentry, target) in [(None, None), (Some(dentry()), None), (None, Some(5)), (Some(dentry()), Some(5))] {
-            let trace = Trace { dentry: dentry.map(Box::new), target: target.map(|ino| Box::new(inode(ino))) };
+        for (dentry, target) in
+            [(None, None), (Some(dentry()), None), (None, Some(5)), (Some(dentry()), Some(5))]
+        {
+            let trace =
+                Trace { dentry: dentry.map(Box::new), target: target.map(|ino| Box::new(inode(ino))) };
             let body = ClientReply {
                 op: 0x1301,
                 result: -2,
@@ -316,7 +319,10 @@ mod tests {
     /// begins with the inode's number instead of a version.
     #[test]
     fn an_unversioned_trace_is_refused() {
-        let body = ClientReply { trace: Trace { dentry: None, target: Some(inode(1).into()) }, ..Default::default() };
+        let body = ClientReply {
+            trace: Trace { dentry: None, target: Some(inode(1).into()) },
+            ..Default::default()
+        };
         let front = Msg::new(&body).front;
         let plain = &front[19 + 6..];
         for ino in [1_u64, 0x100_0000_0001] {
@@ -331,7 +337,8 @@ mod tests {
 
     #[test]
     fn directories_are_read_back() {
-        let entry = |name: &[u8], ino| ReaddirEntry { name: name.to_vec(), stat: inode(ino), ..Default::default() };
+        let entry =
+            |name: &[u8], ino| ReaddirEntry { name: name.to_vec(), stat: inode(ino), ..Default::default() };
         let extra = ReaddirExtra {
             dirstat: dentry().dirstat,
             flags: ReaddirExtra::END | ReaddirExtra::HASH_ORDER,

@@ -234,7 +234,9 @@ impl ClientRequest {
         w.u32(self.flags);
         w.u8(self.num_retry.saturating_as::<u8>());
         w.u8(self.num_fwd.saturating_as::<u8>());
-        w.u16(u16::try_from(self.releases.len()).expect("a request releases at most RELEASES_MAX capabilities"));
+        w.u16(
+            u16::try_from(self.releases.len()).expect("a request releases at most RELEASES_MAX capabilities"),
+        );
         w.u32(self.op.code());
         w.u32(self.caller_uid);
         w.u32(self.caller_gid);
@@ -379,7 +381,12 @@ mod tests {
             path: FilePath::new(Ino::ROOT, "name"),
             path2: FilePath::default(),
             releases: vec![
-                RequestRelease { ino: Ino::ROOT, cap_id: CapId(11), name: b"old".to_vec(), ..Default::default() },
+                RequestRelease {
+                    ino: Ino::ROOT,
+                    cap_id: CapId(11),
+                    name: b"old".to_vec(),
+                    ..Default::default()
+                },
                 RequestRelease::default(),
             ],
             stamp: UTime { sec: 12, nsec: 13 },

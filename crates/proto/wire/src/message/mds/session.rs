@@ -260,12 +260,10 @@ mod tests {
 
     #[test]
     fn a_plain_message_is_28_bytes() {
-        let body = ClientSession { max_caps: 3, max_leases: 4, ..ClientSession::new(SessionOp::RenewCaps, 2) };
+        let body =
+            ClientSession { max_caps: 3, max_leases: 4, ..ClientSession::new(SessionOp::RenewCaps, 2) };
         let msg = Msg::new(&body);
-        assert_eq!(
-            &msg.front[..],
-            b"\x05\0\0\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x03\0\0\0\x04\0\0\0"
-        );
+        assert_eq!(&msg.front[..], b"\x05\0\0\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x03\0\0\0\x04\0\0\0");
         assert_eq!((msg.header.version, msg.header.compat_version), (1, 1));
         assert_eq!(msg.open(), Ok(body));
     }
