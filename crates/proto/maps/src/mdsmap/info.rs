@@ -73,10 +73,7 @@ impl fmt::Display for MdsState {
 
 /// A metadata server (`MDSMap::mds_info_t`).
 ///
-/// | version | written by | adds |
-/// |---|---|---|
-/// | 9 | 16 | flags |
-/// | 10 | 16.2.5 to 20 | features of stored data |
+/// Version 9 added the flags, and version 10, which releases 16 to 20 write, the features of stored data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MdsInfo {
     /// The number that the monitors gave to the process.

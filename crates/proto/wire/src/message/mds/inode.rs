@@ -131,17 +131,16 @@ impl Decode for Xattrs {
 
 /// The state of an inode.
 ///
-/// | version | written by | adds |
+/// | version | adds | newest of release |
 /// |---|---|---|
-/// | 1 | 14 | |
-/// | 2 | 14 | `dir_pin` |
-/// | 3 | 15 | `snap_btime` |
-/// | 4 | 16 | `rsnaps` |
-/// | 5 | 16 | `snap_metadata` |
-/// | 6 | 17 | `fscrypt` |
-/// | 7 | 18 | `fscrypt_auth`, `fscrypt_file` |
-/// | 8 | 20 | `optmetadata` |
-/// | 9 | after 20 | `subvolume_id` |
+/// | 2 | `dir_pin` | |
+/// | 3 | `snap_btime` | |
+/// | 4 | `rsnaps` | |
+/// | 5 | `snap_metadata` | |
+/// | 6 | `fscrypt` | 16 |
+/// | 7 | `fscrypt_auth`, `fscrypt_file` | 18 |
+/// | 8 | `optmetadata` | 20 |
+/// | 9 | `subvolume_id` | |
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InodeStat {
     /// The version of the encoding, 1 to [`InodeStat::NEWEST`]; fields of later versions are not written.

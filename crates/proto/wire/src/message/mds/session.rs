@@ -144,10 +144,9 @@ pub struct ClientSession {
     pub metric_spec: FeatureBits,
     /// [`ClientSession::BLOCKLISTED`].
     pub flags: u32,
-    /// OPEN: the grants of the client's key; absent from releases before 18.2.5.
+    /// OPEN: the grants of the client's key; absent from release 16.
     pub auths: Option<Vec<CapAuth>>,
-    /// REQUEST_RENEWCAPS: the client's oldest request without a final reply; absent from releases before
-    /// 20.
+    /// REQUEST_RENEWCAPS: the client's oldest request without a final reply; absent from release 16.
     pub oldest_client_tid: Option<Tid>,
 }
 

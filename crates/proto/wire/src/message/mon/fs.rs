@@ -23,6 +23,7 @@ impl Message for MMDSMap {
     const KIND: u16 = 21;
     const VERSION: u16 = 2;
     const COMPAT: u16 = 1;
+    const PRIORITY: u16 = Header::PRIORITY_HIGH;
 
     fn version(&self) -> u16 {
         if self.fs_name.is_some() { 2 } else { 1 }
@@ -65,6 +66,7 @@ macro_rules! map_message {
             const KIND: u16 = $kind;
             const VERSION: u16 = 1;
             const COMPAT: u16 = 1;
+            const PRIORITY: u16 = Header::PRIORITY_HIGH;
 
             fn encode_front(&self, w: &mut Writer) {
                 w.put(&self.epoch);
