@@ -5,6 +5,7 @@
 //! `/var/tmp/stock-ceph`), and run with chroot.
 
 mod conf;
+mod filesystem;
 mod link;
 mod root;
 
@@ -38,7 +39,7 @@ pub(crate) enum Command {
         #[arg(trailing_var_arg = true, required = true, allow_hyphen_values = true)]
         command: Vec<String>,
     },
-    /// Prints the process id of a daemon: osd.0, mon.a, mgr.x.
+    /// Prints the process id of a daemon: osd.0, mon.a, mgr.x, mds.a.
     Pid { dir: PathBuf, daemon: String },
     /// Stops the cluster's daemons.
     Down { dir: PathBuf },
@@ -54,6 +55,10 @@ pub(crate) struct UpOptions {
     /// Number of monitors: mon.a, mon.b and so on.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=7))]
     pub(crate) mons: u8,
+    /// Number of metadata servers: mds.a, mds.b and so on. If there is one, a file system `fs` is created,
+    /// and the servers beyond the first stand by.
+    #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=9))]
+    pub(crate) mds: u8,
     #[arg(long, value_enum, default_value_t = Release::Pacific)]
     pub(crate) release: Release,
     #[arg(long, value_enum, default_value_t = Auth::Cephx)]
@@ -70,6 +75,7 @@ impl Default for UpOptions {
             store: Store::Memstore,
             osds: 1,
             mons: 1,
+            mds: 0,
             release: Release::Pacific,
             auth: Auth::Cephx,
             apart: false,
@@ -245,7 +251,7 @@ impl Cluster {
         let ip = self.link.as_ref().map_or(Ipv4Addr::LOCALHOST, Link::inside);
         let addrs: Vec<String> = (0..options.mons).map(|_| mon_addrs(ip)).collect::<Result<_>>()?;
         fs::write(self.conf(), conf::text(options, &self.dir, &fsid, &addrs.join(",")))?;
-        self.make_keys(options.osds)?;
+        self.make_keys(options)?;
         self.start_mons(&fsid, &addrs)?;
         self.quiet("ceph-mgr", &["-i", "x"])?;
         for osd in 0..options.osds {
@@ -257,7 +263,8 @@ impl Cluster {
         self.quiet("ceph", &["osd", "pool", "create", "p", "32", "32"])?;
         self.quiet("ceph", &["osd", "pool", "set", "p", "size", "1", "--yes-i-really-mean-it"])?;
         self.quiet("ceph", &["osd", "pool", "application", "enable", "p", "rados"])?;
-        self.wait_until_clean()
+        self.wait_until_clean()?;
+        if options.mds > 0 { self.start_fs(options.mds) } else { Ok(()) }
     }
 
     fn start_mons(&self, fsid: &str, addrs: &[String]) -> Result<()> {
@@ -315,7 +322,7 @@ impl Cluster {
         })
     }
 
-    fn make_keys(&self, osds: u32) -> Result<()> {
+    fn make_keys(&self, options: &UpOptions) -> Result<()> {
         let keyring = self.path("keyring");
         let mut keys = vec![
             ("mon.".to_owned(), vec!["mon", "allow *"]),
@@ -326,7 +333,10 @@ impl Cluster {
             ("mgr.x".to_owned(), vec!["mon", "allow profile mgr", "osd", "allow *", "mds", "allow *"]),
         ];
         let osd_caps = ["mon", "allow profile osd", "osd", "allow *", "mgr", "allow profile osd"];
-        keys.extend((0..osds).map(|osd| (format!("osd.{osd}"), osd_caps.to_vec())));
+        keys.extend((0..options.osds).map(|osd| (format!("osd.{osd}"), osd_caps.to_vec())));
+        let mds_caps =
+            ["mon", "allow profile mds", "osd", "allow *", "mds", "allow *", "mgr", "allow profile mds"];
+        keys.extend(filesystem::ids(options.mds).map(|id| (format!("mds.{id}"), mds_caps.to_vec())));
         for (i, (name, caps)) in keys.iter().enumerate() {
             let mut args = if i == 0 { vec!["--create-keyring"] } else { vec![] };
             args.extend([keyring.as_str(), "--gen-key", "-n", name]);

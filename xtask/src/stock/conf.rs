@@ -53,6 +53,8 @@ osd recovery retry interval = 2
 osd backfill retry interval = 2
 [mgr]
 mgr data = {dir}/mgr.$id
+[mds]
+mds data = {dir}/mds.$id
 "
     )
 }

@@ -11,13 +11,16 @@ use crate::process::{installed, output_of, succeed};
 
 /// The daemons and their clients. fio has engines for objects and images; those of qemu are in a package
 /// of their own. Also NBD clients and servers, and tools that make images and certificates for them.
-const PACKAGES: [&str; 15] = [
+const PACKAGES: [&str; 18] = [
     "ceph-mon",
     "ceph-osd",
     "ceph-mgr",
+    "ceph-mds",
+    "ceph-fuse",
     "ceph-common",
     "python3-rados",
     "python3-rbd",
+    "python3-cephfs",
     "fio",
     "qemu-utils",
     "qemu-block-extra",
@@ -36,11 +39,13 @@ const MACHINE: [&str; 2] = ["qemu-system-x86", "busybox-static"];
 const TESTS: [&str; 1] = ["ceph-test"];
 
 /// The programs that show whether a release in a folder is complete.
-const CHROOT_PROGRAMS: [&str; 2] = ["ceph-osd", "ceph_test_rados"];
+const CHROOT_PROGRAMS: [&str; 3] = ["ceph-osd", "ceph-mds", "ceph_test_rados"];
 
 /// The programs that show whether all packages are installed.
-const PROGRAMS: [&str; 10] = [
+const PROGRAMS: [&str; 12] = [
     "ceph-osd",
+    "ceph-mds",
+    "ceph-fuse",
     "rados",
     "fio",
     "qemu-img",

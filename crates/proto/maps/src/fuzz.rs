@@ -8,7 +8,7 @@ use std::sync::Arc;
 use loligo_wire::{Decode, Encode, Epoch, OsdId, PgId, Reader, Writer, features};
 
 use crate::crush::{CrushMap, Workspace};
-use crate::{Features, Incremental, MonMap, OsdMap, Targets};
+use crate::{Features, FsMap, FsMapUser, Incremental, MdsMap, MonMap, OsdMap, Targets};
 
 /// All bits that change the encoding of maps.
 const ALL: Features = Features(Features::TENTACLE.0 | features::SERVER_QUINCY | features::CRUSH_MSR);
@@ -18,6 +18,25 @@ pub fn monmap(data: &[u8]) {
     let Ok(map) = MonMap::from_bytes(data) else { return };
     (0..map.len()).for_each(|rank| assert!(map.mon(rank).is_some()));
     assert_eq!(MonMap::from_bytes(&map.to_bytes()).as_ref(), Ok(&map));
+}
+
+/// Decodes a map of metadata servers and looks up its servers.
+pub fn mdsmap(data: &[u8]) {
+    let Ok(map) = MdsMap::from_bytes(data) else { return };
+    map.active_ranks().for_each(|rank| assert!(map.addrs(rank).is_some()));
+    let _ = map.availability();
+    assert_eq!(MdsMap::from_bytes(&map.to_bytes()).as_ref(), Ok(&map));
+}
+
+/// Decodes both kinds of maps of file systems.
+pub fn fsmap(data: &[u8]) {
+    if let Ok(map) = FsMapUser::from_bytes(data) {
+        map.filesystems.iter().for_each(|fs| assert!(map.by_name(&fs.name).is_some()));
+        assert_eq!(FsMapUser::from_bytes(&map.to_bytes()), Ok(map));
+    }
+    let Ok(map) = FsMap::from_bytes(data) else { return };
+    map.filesystems.iter().for_each(|fs| assert!(map.by_name(&fs.mds_map.fs_name).is_some()));
+    assert_eq!(FsMap::from_bytes(&map.to_bytes()).as_ref(), Ok(&map));
 }
 
 /// Decodes a CRUSH map and computes placements with it.

@@ -1,5 +1,6 @@
 //! The maps of a cluster: [`MonMap`] (the monitors), [`OsdMap`] (pools, OSDs and data placement) with
-//! its [`Incremental`]s, and [`crush`], the placement algorithm.
+//! its [`Incremental`]s, [`crush`], the placement algorithm, [`MdsMap`] (the metadata servers of a file
+//! system), and [`FsMap`] and [`FsMapUser`] (all file systems).
 //!
 //! A client decodes an [`OsdMap`], updates it with [`OsdMap::apply_incremental`], and looks up the
 //! location of objects with [`Targets`]. A server creates maps with [`OsdMap::build`] and changes them
@@ -7,7 +8,7 @@
 //!
 //! Maps of releases 16 to 20 can be decoded. Maps are encoded as release 16 encodes them: in the form
 //! that all of these releases accept, with checksums. Sources: Ceph's `src/osd/OSDMap.cc`,
-//! `src/osd/osd_types.cc`, `src/mon/MonMap.cc` and `src/crush/`, and maps written by stock daemons.
+//! `src/osd/osd_types.cc`, `src/mon/MonMap.cc`, `src/mds/` and `src/crush/`, and maps written by stock daemons.
 //!
 //! Out of scope: sockets, clocks and threads. Decoding any input neither panics nor loops endlessly, and
 //! allocates at most a small multiple of the input's size.
@@ -19,10 +20,13 @@
 )]
 #![forbid(unsafe_code)]
 
+mod compat;
 pub mod crush;
 mod features;
+mod fsmap;
 #[cfg(feature = "fuzzing")]
 pub mod fuzz;
+mod mdsmap;
 mod mix;
 mod monmap;
 mod osdmap;
@@ -30,8 +34,11 @@ mod pool;
 mod snaps;
 mod strhash;
 
+pub use compat::{CompatFeatures, CompatSet};
 pub use features::Features;
+pub use fsmap::{Filesystem, FsMap, FsMapUser, FsName};
 pub use loligo_wire::Name;
+pub use mdsmap::{Availability, MdsInfo, MdsMap, MdsState, QuiesceCluster};
 pub use monmap::{MonAuth, MonInfo, MonMap};
 pub use osdmap::{
     AddrTimes, ApplyError, Blocklist, CrimsonChange, EncodedOsdMap, HOLE, Incremental, MapFlags, NextEpoch,

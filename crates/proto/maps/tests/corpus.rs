@@ -11,11 +11,13 @@ use proptest::prelude::*;
 
 type Target = (&'static str, fn(&[u8]));
 
-const TARGETS: [Target; 4] = [
+const TARGETS: [Target; 6] = [
     ("monmap", fuzz::monmap),
     ("crush", fuzz::crush),
     ("osdmap", fuzz::osdmap),
     ("map_incremental", fuzz::incremental),
+    ("mdsmap", fuzz::mdsmap),
+    ("fsmap", fuzz::fsmap),
 ];
 
 fn corpus(target: &str) -> Vec<Vec<u8>> {

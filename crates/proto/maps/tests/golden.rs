@@ -9,8 +9,8 @@ use std::path::Path;
 
 use bytes::Bytes;
 use loligo_maps::crush::CrushMap;
-use loligo_maps::{Features, Incremental, MonMap, OsdMap};
-use loligo_wire::{Decode, Encode, Reader, Writer, features};
+use loligo_maps::{Availability, Features, FsMap, FsMapUser, Incremental, MdsMap, MdsState, MonMap, OsdMap};
+use loligo_wire::{Decode, Encode, Rank, Reader, Writer, features};
 
 fn history(name: &str) -> Vec<Bytes> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(format!("maps-{name}.bin"));
@@ -123,5 +123,51 @@ fn crush_maps_are_written_as_they_were() {
         let mut w = Writer::new();
         map.encode(writer, &mut w);
         assert_eq!(w.as_slice(), bytes, "{name}");
+    }
+}
+
+/// The maps that monitors of a release sent to clients and daemons.
+fn captured(target: &str, release: &str) -> Vec<Vec<u8>> {
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../fuzz/corpus").join(target);
+    let files =
+        std::fs::read_dir(dir).expect("the corpus is there").map(|entry| entry.expect("an entry").path());
+    let of_release = |path: &std::path::PathBuf| {
+        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(release))
+    };
+    files.filter(of_release).map(|path| std::fs::read(path).expect("a readable file")).collect()
+}
+
+#[test]
+fn maps_of_file_systems_are_written_back_byte_for_byte() {
+    for (release, additions) in
+        [("pacific", [false; 3]), ("reef", [true, true, false]), ("tentacle", [true; 3])]
+    {
+        let maps = captured("mdsmap", release);
+        assert!(!maps.is_empty(), "{release}");
+        for bytes in maps {
+            let map = MdsMap::from_bytes(&bytes).expect("a map");
+            assert_eq!(&map.to_bytes()[..], bytes, "{release}, epoch {}", map.epoch);
+            assert_eq!(map.fs_name, "fs");
+            let has = [map.bal_rank_mask.is_some(), map.max_xattr_size.is_some(), map.quiesce.is_some()];
+            assert_eq!(has, additions, "{release}");
+            // Some were captured while the server was started again.
+            let is_active = map.state(Rank(0)) == MdsState::ACTIVE;
+            assert_eq!(map.availability() == Availability::Available, is_active);
+            assert_eq!(map.addrs(Rank(0)).is_some_and(|addrs| addrs.msgr2().is_some()), !map.up.is_empty());
+        }
+        let mut kinds = [0; 2];
+        for bytes in captured("fsmap", release) {
+            if let Ok(users) = FsMapUser::from_bytes(&bytes) {
+                assert_eq!(&users.to_bytes()[..], bytes, "{release}");
+                assert!(users.by_name(b"fs").is_some());
+                kinds[0] += 1;
+            } else {
+                let map = FsMap::from_bytes(&bytes).expect("a map");
+                assert_eq!(&map.to_bytes()[..], bytes, "{release}, epoch {}", map.epoch);
+                assert!(map.by_name(b"fs").is_some_and(|fs| !fs.mds_map.data_pools.is_empty()));
+                kinds[1] += 1;
+            }
+        }
+        assert_eq!(kinds, [1, 1], "{release}");
     }
 }

@@ -7,8 +7,8 @@
 
 use bytes::Bytes;
 
-use crate::message::{Data, Header, Message, Msg, mgr, mon, osd};
-use crate::{DecodeError, Reader, Tid};
+use crate::message::{Data, Header, Message, Msg, mds, mgr, mon, osd};
+use crate::{Decode, DecodeError, Encode, Reader, Tid};
 
 /// Decodes any message. If that succeeds, checks that encoding and decoding it again changes nothing.
 pub fn messages(data: &[u8]) {
@@ -18,6 +18,52 @@ pub fn messages(data: &[u8]) {
         assert_eq!((&again.front, again.data_len()), (&third.front, third.data_len()));
     }
     let _ = osd::OsdReply::open(&msg);
+    mds_contents(&msg);
+}
+
+/// Decodes what messages of CephFS contain in a form that depends on other messages. If that succeeds,
+/// checks that encoding and decoding it again changes nothing.
+fn mds_contents(msg: &Msg) {
+    if let Ok(reply) = msg.open::<mds::ClientReply>() {
+        unchanged::<mds::ReaddirExtra>(&reply.extra);
+        unchanged::<mds::VxattrExtra>(&reply.extra);
+        unchanged::<mds::FileLockRecord>(&reply.extra);
+        if let Ok(Some(created)) = mds::CreateExtra::from_extra(&reply.extra) {
+            assert_eq!(mds::CreateExtra::from_extra(&created.to_bytes()), Ok(Some(created)));
+        }
+        realms(&reply.snap);
+        reply.trace.target.iter().for_each(|target| unchanged::<mds::Xattrs>(&target.xattrs));
+    }
+    if let Ok(caps) = msg.open::<mds::ClientCaps>() {
+        realms(&caps.snap_trace);
+        unchanged::<mds::HeldLocks>(&caps.locks);
+        unchanged::<mds::Xattrs>(&caps.xattrs);
+    }
+    if let Ok(snap) = msg.open::<mds::ClientSnap>() {
+        realms(&snap.trace);
+    }
+    if let Ok(request) = msg.open::<mds::ClientRequest>() {
+        unchanged::<mds::Xattrs>(&request.data);
+        unchanged::<mds::SnapPayload>(&request.data);
+    }
+    if let Ok(reconnect) = msg.open::<mds::ClientReconnect>() {
+        reconnect.caps.values().for_each(|cap| unchanged::<mds::HeldLocks>(&cap.locks));
+    }
+}
+
+fn unchanged<T: Decode + Encode + PartialEq + std::fmt::Debug>(bytes: &[u8]) {
+    if let Ok(value) = T::from_bytes(bytes) {
+        assert_eq!(T::from_bytes(&value.to_bytes()), Ok(value));
+    }
+}
+
+fn realms(blob: &[u8]) {
+    for with_changes in [false, true] {
+        if let Ok(trace) = mds::SnapTrace::from_blob(blob, with_changes) {
+            let again = mds::SnapTrace::from_blob(&trace.to_blob(with_changes), with_changes);
+            assert_eq!(again, Ok(trace));
+        }
+    }
 }
 
 /// Parses a corpus file.
@@ -53,6 +99,19 @@ pub fn recode(msg: &Msg) -> Option<Result<Msg, DecodeError>> {
         };
     }
     by_kind!(
+        mds::ClientCapRelease,
+        mds::ClientCaps,
+        mds::ClientLease,
+        mds::ClientMetrics,
+        mds::ClientQuota,
+        mds::ClientReclaim,
+        mds::ClientReclaimReply,
+        mds::ClientReconnect,
+        mds::ClientReply,
+        mds::ClientRequest,
+        mds::ClientSession,
+        mds::ClientSnap,
+        mds::RequestForward,
         osd::MOSDOp,
         osd::MOSDOpReply,
         osd::MOSDBackoff,
@@ -69,10 +128,13 @@ pub fn recode(msg: &Msg) -> Option<Result<Msg, DecodeError>> {
         mon::MCommand,
         mon::MCommandReply,
         mon::MConfig,
+        mon::MFSMap,
+        mon::MFSMapUser,
         mon::MGetPoolStats,
         mon::MGetPoolStatsReply,
         mon::MLog,
         mon::MLogAck,
+        mon::MMDSMap,
         mon::MMgrMap,
         mon::MMonCommand,
         mon::MMonCommandAck,

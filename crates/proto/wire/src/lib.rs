@@ -21,7 +21,7 @@ pub mod message;
 pub mod rbd;
 
 pub use loligo_types::{
-    AddrKind, Decode, DecodeError, Encode, EntityAddr, EntityAddrVec, EntityName, EntityNum, EntityType,
-    Epoch, Eversion, GlobalId, Incarnation, Name, OsdId, ParseEntityNameError, PgId, PoolId, Reader, SnapId,
-    SpgId, Tid, UTime, Uuid, Writer,
+    AddrKind, CapId, Caps, Decode, DecodeError, Encode, EntityAddr, EntityAddrVec, EntityName, EntityNum,
+    EntityType, Epoch, Eversion, Fscid, GlobalId, Incarnation, Ino, Name, OsdId, ParseEntityNameError, PgId,
+    PoolId, Rank, Reader, SnapId, SpgId, Tid, UTime, Uuid, Writer,
 };

@@ -6,6 +6,7 @@
 //! [`Message`] is a decoded body.
 
 mod macros;
+pub mod mds;
 pub mod mgr;
 pub mod mon;
 pub mod osd;
@@ -76,12 +77,12 @@ impl Msg {
         body.encode_front(&mut w);
         let header = Header {
             kind: M::KIND,
-            version: M::VERSION,
+            version: body.version(),
             compat_version: M::COMPAT,
             priority: M::PRIORITY,
             ..Header::default()
         };
-        Self { header, front: w.into_bytes(), middle: Bytes::new(), data: body.data(), data_crc: None }
+        Self { header, front: w.into_bytes(), middle: body.middle(), data: body.data(), data_crc: None }
     }
 
     /// The same message with the request number `tid`.
@@ -102,7 +103,9 @@ impl Msg {
                 supported: M::VERSION.saturating_as::<u8>(),
             });
         }
-        M::decode(&self.header, &mut Reader::new(&self.front), &self.data)
+        let mut body = M::decode(&self.header, &mut Reader::new(&self.front), &self.data)?;
+        body.set_middle(&self.middle);
+        Ok(body)
     }
 
     /// The total bytes of all parts, which is the amount that throttles count.
@@ -136,6 +139,20 @@ pub trait Message: Sized {
 
     /// Encodes the body's fields.
     fn encode_front(&self, w: &mut Writer);
+
+    /// The version that this body is written in. It is below [`Message::VERSION`] if the body has none of
+    /// the fields that later versions added.
+    fn version(&self) -> u16 {
+        Self::VERSION
+    }
+
+    /// The second part of the body.
+    fn middle(&self) -> Bytes {
+        Bytes::new()
+    }
+
+    /// Stores the second part of the body in a body whose front was decoded.
+    fn set_middle(&mut self, _middle: &Bytes) {}
 
     /// The bulk bytes that accompany the body, in order.
     fn data(&self) -> Data {

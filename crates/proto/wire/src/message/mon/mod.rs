@@ -4,6 +4,7 @@
 
 mod auth;
 mod command;
+mod fs;
 mod log;
 mod mgr;
 mod pool;
@@ -12,6 +13,7 @@ mod stats;
 
 pub use auth::{MAuth, MAuthReply};
 pub use command::{MCommand, MCommandReply, MMonCommand, MMonCommandAck};
+pub use fs::{MFSMap, MFSMapUser, MMDSMap};
 pub use log::{LogEntry, MLog, MLogAck};
 pub use mgr::{MMgrMap, MgrMap};
 pub use pool::{MPoolOp, MPoolOpReply, PoolOpCode};
