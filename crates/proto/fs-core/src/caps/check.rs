@@ -45,7 +45,7 @@ impl InodeCaps {
         {
             self.void_cache();
         }
-        if self.buffer == Buffer::Dirty && (!issued.contains(Caps::FILE_BUFFER) || self.flush_asked) {
+        if self.buffer == Buffer::Dirty && (!issued.contains(Caps::FILE_BUFFER) || self.data_flush_asked) {
             self.flush_data();
         }
         if self.is_complete && !issued.contains(Caps::FILE_SHARED) {
@@ -60,10 +60,10 @@ impl InodeCaps {
         let Some(cap) = self.auth.and_then(|rank| self.caps.get(&rank)) else { return Flush::default() };
         let is_due = gives_back || self.flush_asked || cap.revoking().intersects(self.dirty);
         if self.dirty.is_empty() {
-            self.flush_asked &= self.buffer != Buffer::Clean;
+            self.flush_asked = false;
             return Flush::default();
         }
-        if !is_due || self.buffer == Buffer::Flushing {
+        if !is_due || self.buffer.is_flushing() || self.data_flush_asked {
             return Flush::default();
         }
         self.flush_asked = false;

@@ -42,8 +42,10 @@ pub struct InodeCaps {
     pub(super) flushing: BTreeMap<Tid, Caps>,
     /// When unused capabilities go back.
     pub(super) hold_until: Option<Moment>,
-    /// Whether the owner asked that changes be flushed now.
+    /// Whether the owner asked that changed attributes be sent now.
     pub(super) flush_asked: bool,
+    /// Whether the owner asked for a flush of the data that has not begun.
+    pub(super) data_flush_asked: bool,
     pub(super) max_size_wanted: u64,
     pub(super) max_size_asked: u64,
     pub(super) effects: Vec<Effect>,
@@ -67,6 +69,7 @@ impl InodeCaps {
             flushing: BTreeMap::new(),
             hold_until: None,
             flush_asked: false,
+            data_flush_asked: false,
             max_size_wanted: 0,
             max_size_asked: 0,
             effects: Vec::new(),
@@ -251,14 +254,13 @@ impl InodeCaps {
 
     /// A buffered write has put data into the buffer; its operation is still counted.
     pub fn buffered(&mut self) {
-        self.buffer = Buffer::Dirty;
+        self.buffer.fill();
     }
 
     /// All data that was buffered when [`Effect::FlushData`] was taken is in the store.
     pub fn data_flushed(&mut self, view: &View<'_>) {
-        if self.buffer == Buffer::Flushing {
-            self.buffer = Buffer::Clean;
-        }
+        self.buffer.flushed();
+        self.data_flush_asked &= self.buffer != Buffer::Clean;
         self.effects.push(Effect::Wake);
         self.check(view);
     }
@@ -273,7 +275,7 @@ impl InodeCaps {
     /// Asks that buffered data be written to the store and changes be sent, as `fsync` does.
     pub fn flush(&mut self, view: &View<'_>) {
         self.flush_asked = true;
-        self.flush_data();
+        self.data_flush_asked = matches!(self.buffer, Buffer::Dirty | Buffer::Refilled);
         self.check(view);
     }
 
@@ -287,7 +289,10 @@ impl InodeCaps {
         if !may_file || !may_rest {
             return false;
         }
-        self.dirty |= parts & (file | Caps::AUTH_EXCL | Caps::XATTR_EXCL);
+        // Of Fx and Fw either covers the file's size and times: the change goes with one that is held.
+        let named = parts & usable & file;
+        let covering = if named.is_empty() && parts.intersects(file) { usable & file } else { named };
+        self.dirty |= covering | parts & (Caps::AUTH_EXCL | Caps::XATTR_EXCL);
         self.rest(view);
         self.check(view);
         true
@@ -373,6 +378,7 @@ impl InodeCaps {
     pub(super) fn flush_data(&mut self) {
         if self.buffer == Buffer::Dirty && self.running.buffered_writes == 0 {
             self.buffer = Buffer::Flushing;
+            self.data_flush_asked = false;
             self.effects.push(Effect::FlushData);
         }
     }

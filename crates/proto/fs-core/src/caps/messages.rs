@@ -237,6 +237,7 @@ impl InodeCaps {
             self.flushing.clear();
             self.buffer = Buffer::Clean;
             self.flush_asked = false;
+            self.data_flush_asked = false;
             self.max_size_asked = 0;
             if !lost.dirty.is_empty() || lost.has_data {
                 self.effects.push(Effect::Lost(lost));

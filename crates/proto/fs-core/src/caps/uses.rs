@@ -165,4 +165,28 @@ pub(super) enum Buffer {
     Dirty,
     /// The owner writes it to the store now.
     Flushing,
+    /// The owner writes some of it to the store now; more has come since it began.
+    Refilled,
+}
+
+impl Buffer {
+    /// More data has come.
+    pub(super) fn fill(&mut self) {
+        *self = match self {
+            Self::Clean | Self::Dirty => Self::Dirty,
+            Self::Flushing | Self::Refilled => Self::Refilled,
+        };
+    }
+
+    /// What was being written when the flush began is in the store.
+    pub(super) fn flushed(&mut self) {
+        *self = match self {
+            Self::Clean | Self::Flushing => Self::Clean,
+            Self::Dirty | Self::Refilled => Self::Dirty,
+        };
+    }
+
+    pub(super) fn is_flushing(self) -> bool {
+        matches!(self, Self::Flushing | Self::Refilled)
+    }
 }
