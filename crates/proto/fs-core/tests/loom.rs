@@ -53,9 +53,17 @@ impl Model {
     }
 }
 
+/// Explores every interleaving of a model with at most three preemptions; without a bound the larger model
+/// takes hours.
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut bounded = loom::model::Builder::new();
+    bounded.preemption_bound = Some(3);
+    bounded.check(model);
+}
+
 #[test]
 fn a_revoke_is_drained_once_and_after_all_operations() {
-    loom::model(|| {
+    check(|| {
         let model = Model::new(Caps::FILE_WR | Caps::FILE_BUFFER);
         let threads: Vec<_> = [Class::Write, Class::BufferedWrite]
             .into_iter()
@@ -78,7 +86,7 @@ fn a_revoke_is_drained_once_and_after_all_operations() {
 
 #[test]
 fn an_operation_sees_what_was_published_with_its_capability() {
-    loom::model(|| {
+    check(|| {
         let model = Model::new(Caps::NONE);
         let other = model.clone();
         let thread = thread::spawn(move || {

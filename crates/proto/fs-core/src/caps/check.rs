@@ -101,7 +101,8 @@ impl InodeCaps {
             cap.implemented &= cap.issued | busy;
             speaks = true;
         }
-        let asks_more = !(wanted - cap.told).is_empty();
+        // The server need not know that what is issued anyway is also wanted.
+        let asks_more = !(wanted - (cap.told | cap.issued)).is_empty();
         let wants_less = gives_back && !(cap.told - wanted).is_empty();
         let asks_size = is_auth && self.max_size_wanted > self.max_size_asked;
         if !(speaks || asks_more || wants_less || asks_size) {

@@ -257,7 +257,8 @@ impl InodeCaps {
         self.buffer.fill();
     }
 
-    /// All data that was buffered when [`Effect::FlushData`] was taken is in the store.
+    /// All data that was buffered when [`Effect::FlushData`] was taken is in the store. There may have been
+    /// none: data that came between the effect and its taking is flushed by it, and counted after it.
     pub fn data_flushed(&mut self, view: &View<'_>) {
         self.buffer.flushed();
         self.data_flush_asked &= self.buffer != Buffer::Clean;
@@ -274,7 +275,7 @@ impl InodeCaps {
 
     /// Asks that buffered data be written to the store and changes be sent, as `fsync` does.
     pub fn flush(&mut self, view: &View<'_>) {
-        self.flush_asked = true;
+        self.flush_asked = !self.dirty.is_empty();
         self.data_flush_asked = matches!(self.buffer, Buffer::Dirty | Buffer::Refilled);
         self.check(view);
     }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use loligo_types::Caps;
+use loligo_types::{CapId, Caps};
 
 /// Of how many messages without an answer each is remembered. Older ones are remembered together.
 const SENT_MAX: usize = 16;
@@ -16,6 +16,7 @@ struct Sent {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Holder {
+    pub(super) cap_id: CapId,
     /// What the client may have, by the last message to it.
     pub(super) pending: Caps,
     /// What the client had when it last said so.
@@ -59,10 +60,10 @@ impl Holder {
     /// The client says what it has, after it has processed message `seq`.
     pub(super) fn confirm(&mut self, seq: u32, caps: Caps) {
         let may_have = self.issued();
-        if self.is_after(seq, self.seq) {
+        if is_after(seq, self.seq) {
             return;
         }
-        while self.sent.front().is_some_and(|sent| !self.is_after(sent.seq, seq)) {
+        while self.sent.front().is_some_and(|sent| !is_after(sent.seq, seq)) {
             self.sent.pop_front();
         }
         // A client cannot give itself bits.
@@ -80,12 +81,13 @@ impl Holder {
         self.sent.clear();
     }
 
-    /// A restarted server hears what the client has.
-    pub(super) fn claimed(caps: Caps, wanted: Caps) -> Self {
-        Self { pending: caps, confirmed: caps, wanted, ..Self::default() }
+    /// A client that has `caps`: none at first, more if it claims them after a restart.
+    pub(super) fn new(cap_id: CapId, caps: Caps, wanted: Caps) -> Self {
+        Self { cap_id, pending: caps, confirmed: caps, wanted, ..Self::default() }
     }
+}
 
-    fn is_after(&self, a: u32, b: u32) -> bool {
-        a.wrapping_sub(b).cast_signed() > 0
-    }
+/// Whether `a` comes after `b`, by numbers that wrap around.
+pub(super) fn is_after(a: u32, b: u32) -> bool {
+    a.wrapping_sub(b).cast_signed() > 0
 }

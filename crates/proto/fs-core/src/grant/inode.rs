@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use loligo_types::{Caps, GlobalId};
+use loligo_types::{CapId, Caps, GlobalId};
 
 use super::conflict::conflicts;
-use super::holder::Holder;
+use super::holder::{Holder, is_after};
 
 /// A client's session.
 pub type Client = GlobalId;
@@ -35,12 +35,29 @@ pub enum Kind {
 /// What a client is told of its capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Told {
+    /// The capability. A client that has dropped it has another one when it asks again.
+    pub cap_id: CapId,
     /// All bits that it may have from now on.
     pub caps: Caps,
     /// What the server takes it to want.
     pub wanted: Caps,
     /// The number of the message.
     pub seq: u32,
+}
+
+/// What a client says of its capability.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Said {
+    /// The capability.
+    pub cap_id: CapId,
+    /// The last message that the client has processed.
+    pub seq: u32,
+    /// The last issue that it has processed.
+    pub issue_seq: u32,
+    /// What it has.
+    pub caps: Caps,
+    /// What it wants.
+    pub wanted: Caps,
 }
 
 /// Something that the owner must do.
@@ -51,7 +68,7 @@ pub enum Effect {
     /// The bits are free: the server may do what it holds them for.
     Ready(HoldId),
     /// Evict the client: its session is stale, and others want what it may have changed. Only after the
-    /// stores refuse it, call [`InodeGrants::remove`].
+    /// stores refuse it, call [`InodeGrants::remove`] for all inodes.
     Evict(Client),
 }
 
@@ -60,6 +77,8 @@ pub enum Effect {
 pub struct InodeGrants {
     clients: BTreeMap<Client, Holder>,
     holds: BTreeMap<HoldId, (Use, Caps, bool)>,
+    /// Whether clients may still claim what they had before a restart: nobody gets anything until then.
+    is_claiming: bool,
     effects: Vec<Effect>,
 }
 
@@ -91,6 +110,12 @@ impl InodeGrants {
         Self::default()
     }
 
+    /// An inode after a restart of the server: nothing is given or taken until
+    /// [`InodeGrants::claims_ended`].
+    pub fn restarted() -> Self {
+        Self { is_claiming: true, ..Self::default() }
+    }
+
     /// Takes the effects of all events since the last call.
     pub fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
@@ -117,13 +142,16 @@ impl InodeGrants {
     }
 
     /// A reply gives the client a capability: what it wants additionally, and what the policy permits and
-    /// conflicts with nobody now. Nothing is revoked by a reply.
-    pub fn reply(&mut self, client: Client, wanted: Caps) -> Told {
-        let holder = self.clients.entry(client).or_default();
+    /// conflicts with nobody now. Nothing is revoked by a reply. `cap_id` returns a number that the server
+    /// has not used; it is called if the client has no capability.
+    pub fn reply(&mut self, client: Client, wanted: Caps, cap_id: impl FnOnce() -> CapId) -> Told {
+        let new = || Holder::new(cap_id(), Caps::NONE, Caps::NONE);
+        let holder = self.clients.entry(client).or_insert_with(new);
+        let id = holder.cap_id;
         holder.wanted |= wanted;
         let (had, is_stale, is_gathering) = (holder.pending, holder.is_stale, holder.is_gathering());
         let permitted = self.permitted(client);
-        let new = match is_stale || is_gathering {
+        let new = match is_stale || is_gathering || self.is_claiming {
             true => Caps::NONE,
             false => self.grantable(client, permitted),
         };
@@ -131,15 +159,19 @@ impl InodeGrants {
         let told = self.clients.get_mut(&client).map(|holder| {
             let seq = holder.send(caps);
             holder.issue_seq = seq;
-            Told { caps, wanted: holder.wanted, seq }
+            Told { cap_id: id, caps, wanted: holder.wanted, seq }
         });
         self.update();
-        told.unwrap_or(Told { caps: Caps::NONE, wanted, seq: 0 })
+        told.unwrap_or(Told { cap_id: id, caps: Caps::NONE, wanted, seq: 0 })
     }
 
-    /// A client says what it has and wants, after it has processed message `seq` and issue `issue_seq`.
-    pub fn confirm(&mut self, client: Client, seq: u32, issue_seq: u32, caps: Caps, wanted: Caps) {
-        let Some(holder) = self.clients.get_mut(&client) else { return };
+    /// A client says what it has and wants. What it says of a capability that it has dropped since means
+    /// nothing.
+    pub fn confirm(&mut self, client: Client, said: &Said) {
+        let Said { cap_id, seq, issue_seq, caps, wanted } = *said;
+        let Some(holder) = self.clients.get_mut(&client).filter(|holder| holder.cap_id == cap_id) else {
+            return;
+        };
         holder.confirm(seq, caps);
         // A client that has not seen the last issue cannot know why it wants less.
         holder.wanted = if issue_seq == holder.issue_seq { wanted } else { holder.wanted | wanted };
@@ -147,13 +179,15 @@ impl InodeGrants {
     }
 
     /// A client has dropped its capability. A release that crossed with an issue is ignored.
-    pub fn release(&mut self, client: Client, issue_seq: u32) {
-        if self.clients.get(&client).is_some_and(|holder| holder.issue_seq == issue_seq) {
+    pub fn release(&mut self, client: Client, cap_id: CapId, issue_seq: u32) {
+        let is_over = |holder: &Holder| holder.cap_id == cap_id && !is_after(holder.issue_seq, issue_seq);
+        if self.clients.get(&client).is_some_and(is_over) {
             self.remove(client);
         }
     }
 
-    /// The client is gone: its session is closed, or it was evicted and no store accepts anything from it.
+    /// The client is gone: its session is closed; or it was evicted, no store accepts anything from it, and
+    /// the time of its last renewal is over, so that it answers nothing from its cache either.
     pub fn remove(&mut self, client: Client) {
         if self.clients.remove(&client).is_some() {
             self.update();
@@ -161,12 +195,16 @@ impl InodeGrants {
     }
 
     /// After a restart of the server a client claims what it had.
-    pub fn claim(&mut self, client: Client, caps: Caps, wanted: Caps) {
-        self.clients.insert(client, Holder::claimed(caps, wanted));
+    pub fn claim(&mut self, client: Client, cap_id: CapId, caps: Caps, wanted: Caps) {
+        self.clients.insert(client, Holder::new(cap_id, caps, wanted));
     }
 
     /// All claims are made: the policy applies again.
+    ///
+    /// The server waits for claims at least as long as a session's time-out. Otherwise a client that has
+    /// not heard of the restart could still read from its cache what others have changed.
     pub fn claims_ended(&mut self) {
+        self.is_claiming = false;
         self.update();
     }
 
@@ -190,7 +228,7 @@ impl InodeGrants {
         holder.is_stale = false;
         if !holder.is_gathering() {
             let caps = holder.pending;
-            let told = Told { caps, wanted: holder.wanted, seq: holder.send(caps) };
+            let told = tell(holder, caps);
             self.effects.push(Effect::Send(client, Kind::Grant, told));
         }
         self.update();
@@ -238,6 +276,9 @@ impl InodeGrants {
 
     /// Brings all clients to what the policy permits: first takes, then gives.
     fn update(&mut self) {
+        if self.is_claiming {
+            return;
+        }
         let clients: Vec<Client> = self.clients.keys().copied().collect();
         for client in &clients {
             self.take(*client);
@@ -269,7 +310,7 @@ impl InodeGrants {
         }
         let kept = holder.pending & permitted;
         if kept != holder.pending {
-            let told = Told { caps: kept, wanted: holder.wanted, seq: holder.send(kept) };
+            let told = tell(holder, kept);
             self.effects.push(Effect::Send(client, Kind::Revoke, told));
         }
     }
@@ -296,10 +337,15 @@ impl InodeGrants {
         let caps = holder.pending | self.grantable(client, permitted);
         let Some(holder) = self.clients.get_mut(&client) else { return };
         if caps != holder.pending {
-            let told = Told { caps, wanted: holder.wanted, seq: holder.send(caps) };
+            let told = tell(holder, caps);
             self.effects.push(Effect::Send(client, Kind::Grant, told));
         }
     }
+}
+
+/// Tells a client that it may have `caps`.
+fn tell(holder: &mut Holder, caps: Caps) -> Told {
+    Told { cap_id: holder.cap_id, caps, wanted: holder.wanted, seq: holder.send(caps) }
 }
 
 /// What no client may have while the server holds parts.

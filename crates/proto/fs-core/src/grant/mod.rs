@@ -16,4 +16,4 @@ mod inode;
 mod tests;
 
 pub use conflict::{conflicts, max_size};
-pub use inode::{Client, Effect, HoldId, InodeGrants, Kind, Told, Use};
+pub use inode::{Client, Effect, HoldId, InodeGrants, Kind, Said, Told, Use};

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use loligo_types::{Caps, GlobalId};
+use loligo_types::{CapId, Caps, GlobalId};
 use proptest::prelude::*;
 
 use super::*;
@@ -23,42 +23,50 @@ fn write() -> Caps {
     caps("pAsxXsxFxwb")
 }
 
+/// The capability of each client has its number.
+fn reply(grants: &mut InodeGrants, client: Client, wanted: Caps) -> Told {
+    grants.reply(client, wanted, || CapId(client.0))
+}
+
+fn confirm(grants: &mut InodeGrants, client: Client, seq: u32, issue_seq: u32, caps: Caps, wanted: Caps) {
+    grants.confirm(client, &Said { cap_id: CapId(client.0), seq, issue_seq, caps, wanted });
+}
+
 /// Answers a revoke as an obedient client does.
 fn answer(grants: &mut InodeGrants, effect: &Effect) {
     if let Effect::Send(client, Kind::Revoke, told) = effect {
-        let issue = grants.clients().find(|other| other == client).map(|_| told.seq);
-        grants.confirm(*client, told.seq, issue.unwrap_or_default(), told.caps, told.wanted);
+        confirm(grants, *client, told.seq, told.seq, told.caps, told.wanted);
     }
 }
 
 #[test]
 fn readers_share_and_a_sole_writer_has_everything() {
     let mut grants = InodeGrants::new();
-    assert_eq!(grants.reply(A, read()).caps, caps("pAsLsXsFscrl"));
-    assert_eq!(grants.reply(B, read()).caps, caps("pAsLsXsFscrl"));
+    assert_eq!(reply(&mut grants, A, read()).caps, caps("pAsLsXsFscrl"));
+    assert_eq!(reply(&mut grants, B, read()).caps, caps("pAsLsXsFscrl"));
     assert_eq!(grants.take_effects(), []);
     grants.remove(B);
-    assert_eq!(grants.reply(A, write()).caps, caps("pAsxLsxXsxFsxcrwbl"));
+    assert_eq!(reply(&mut grants, A, write()).caps, caps("pAsxLsxXsxFsxcrwbl"));
 }
 
 #[test]
 fn a_second_user_waits_until_the_buffer_is_back() {
     let mut grants = InodeGrants::new();
-    grants.reply(A, write());
-    let told = grants.reply(B, read());
+    reply(&mut grants, A, write());
+    let told = reply(&mut grants, B, read());
     assert_eq!(told.caps, Caps::PIN, "nothing while A may have data that nobody else sees");
     let effects = grants.take_effects();
     let [Effect::Send(A, Kind::Revoke, revoke)] = effects[..] else { panic!("{effects:?}") };
     assert_eq!(revoke.caps, caps("pAsLsXsFrwl"));
     // A message of A that crossed with the revoke answers nothing.
-    grants.confirm(A, revoke.seq - 1, 1, caps("pAsxLsxXsxFsxcrwbl"), write());
+    confirm(&mut grants, A, revoke.seq - 1, 1, caps("pAsxLsxXsxFsxcrwbl"), write());
     assert_eq!(grants.take_effects(), []);
     // It has processed the revoke, and still flushes: only the other parts are free.
-    grants.confirm(A, revoke.seq, 1, caps("pAsLsXsFrwbl"), write());
+    confirm(&mut grants, A, revoke.seq, 1, caps("pAsLsXsFrwbl"), write());
     let effects = grants.take_effects();
     let [Effect::Send(B, Kind::Grant, grant)] = effects[..] else { panic!("{effects:?}") };
     assert_eq!(grant.caps, caps("pAsLsXs"));
-    grants.confirm(A, revoke.seq, 1, revoke.caps, write());
+    confirm(&mut grants, A, revoke.seq, 1, revoke.caps, write());
     let effects = grants.take_effects();
     let [Effect::Send(B, Kind::Grant, grant)] = effects[..] else { panic!("{effects:?}") };
     assert_eq!(grant.caps, caps("pAsLsXsFrwl"));
@@ -67,9 +75,9 @@ fn a_second_user_waits_until_the_buffer_is_back() {
 #[test]
 fn readers_lose_their_caches_before_somebody_writes() {
     let mut grants = InodeGrants::new();
-    grants.reply(A, read());
-    grants.reply(B, read());
-    assert!(!grants.reply(C, write()).caps.intersects(Caps::FILE_WR));
+    reply(&mut grants, A, read());
+    reply(&mut grants, B, read());
+    assert!(!reply(&mut grants, C, write()).caps.intersects(Caps::FILE_WR));
     let effects = grants.take_effects();
     assert_eq!(effects.len(), 2, "{effects:?}");
     answer(&mut grants, &effects[0]);
@@ -81,8 +89,8 @@ fn readers_lose_their_caches_before_somebody_writes() {
 #[test]
 fn an_idle_client_does_not_keep_a_writer_from_being_alone() {
     let mut grants = InodeGrants::new();
-    grants.reply(A, Caps::NONE);
-    grants.reply(B, write());
+    reply(&mut grants, A, Caps::NONE);
+    reply(&mut grants, B, write());
     let effects = grants.take_effects();
     effects.iter().for_each(|effect| answer(&mut grants, effect));
     assert_eq!(grants.issued(A), Caps::PIN);
@@ -92,7 +100,7 @@ fn an_idle_client_does_not_keep_a_writer_from_being_alone() {
 #[test]
 fn the_server_s_own_changes_wait_for_all() {
     let mut grants = InodeGrants::new();
-    grants.reply(A, write());
+    reply(&mut grants, A, write());
     grants.hold(HoldId(1), Use::Read, Caps::FILE_SHARED);
     let effects = grants.take_effects();
     let [Effect::Send(A, Kind::Revoke, revoke)] = effects[..] else { panic!("{effects:?}") };
@@ -112,7 +120,7 @@ fn the_server_s_own_changes_wait_for_all() {
 #[test]
 fn a_stale_reader_is_void_and_a_stale_writer_is_evicted_when_others_wait() {
     let mut grants = InodeGrants::new();
-    grants.reply(A, read());
+    reply(&mut grants, A, read());
     grants.stale(A);
     assert_eq!((grants.issued(A), grants.take_effects()), (Caps::PIN, Vec::new()));
     grants.resume(A);
@@ -120,10 +128,10 @@ fn a_stale_reader_is_void_and_a_stale_writer_is_evicted_when_others_wait() {
     assert!(matches!(again[..], [Effect::Send(A, Kind::Grant, _), Effect::Send(A, Kind::Grant, _)]));
     grants.remove(A);
 
-    grants.reply(A, write());
+    reply(&mut grants, A, write());
     grants.stale(A);
     assert_eq!(grants.take_effects(), []);
-    grants.reply(B, read());
+    reply(&mut grants, B, read());
     assert_eq!(grants.take_effects(), [Effect::Evict(A)]);
     assert_eq!(grants.issued(B), Caps::PIN);
     grants.remove(A);
@@ -131,17 +139,34 @@ fn a_stale_reader_is_void_and_a_stale_writer_is_evicted_when_others_wait() {
 }
 
 #[test]
+fn after_a_restart_nobody_gets_anything_before_all_have_claimed() {
+    let mut grants = InodeGrants::restarted();
+    grants.claim(A, CapId(1), read(), read());
+    confirm(&mut grants, A, 0, 0, read(), read() | write());
+    assert_eq!(reply(&mut grants, C, read()).caps, Caps::PIN);
+    grants.claim(B, CapId(2), read(), read());
+    assert_eq!(grants.take_effects(), []);
+    grants.claims_ended();
+    let effects = grants.take_effects();
+    assert!(matches!(effects[..2], [Effect::Send(A, Kind::Revoke, _), Effect::Send(B, Kind::Revoke, _)]));
+    effects.iter().for_each(|effect| answer(&mut grants, effect));
+    assert!(grants.issued(A).intersects(Caps::FILE_WR));
+}
+
+#[test]
 fn a_client_that_has_not_seen_the_last_issue_cannot_want_less() {
     let mut grants = InodeGrants::new();
-    let first = grants.reply(A, read());
-    let second = grants.reply(A, write());
-    grants.confirm(A, first.seq, first.seq, first.caps, Caps::NONE);
+    let first = reply(&mut grants, A, read());
+    let second = reply(&mut grants, A, write());
+    confirm(&mut grants, A, first.seq, first.seq, first.caps, Caps::NONE);
     assert_eq!(grants.wanted(A), read() | write());
-    grants.release(A, first.seq);
+    grants.release(A, CapId(1), first.seq);
     assert!(!grants.is_empty(), "the release crossed with the issue");
-    grants.confirm(A, second.seq, second.seq, second.caps, Caps::NONE);
+    confirm(&mut grants, A, second.seq, second.seq, second.caps, Caps::NONE);
     assert_eq!(grants.wanted(A), Caps::NONE);
-    grants.release(A, second.seq);
+    grants.release(A, CapId(9), second.seq);
+    assert!(!grants.is_empty(), "an earlier capability");
+    grants.release(A, CapId(1), second.seq);
     assert!(grants.is_empty());
 }
 
@@ -225,7 +250,7 @@ impl World {
             }
             Step::Say(who) => {
                 if let Some((seq, caps, wanted)) = self.peers[who].outbox.pop_front() {
-                    self.grants.confirm(id(who), seq, seq, caps, wanted);
+                    confirm(&mut self.grants, id(who), seq, seq, caps, wanted);
                 }
             }
             Step::Hold(bits, reads) if self.held.is_none() => {
