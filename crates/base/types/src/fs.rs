@@ -176,8 +176,7 @@ impl Caps {
     /// All bits of size, times and data.
     pub const ANY_FILE: Self = Self(0xff << FILE);
     /// The shared bit of every part.
-    pub const ANY_SHARED: Self =
-        Self(SHARED << AUTH | SHARED << LINK | SHARED << XATTR | SHARED << FILE);
+    pub const ANY_SHARED: Self = Self(SHARED << AUTH | SHARED << LINK | SHARED << XATTR | SHARED << FILE);
     /// The exclusive bit of every part.
     pub const ANY_EXCL: Self = Self(EXCL << AUTH | EXCL << LINK | EXCL << XATTR | EXCL << FILE);
     /// The bits with which data or size can change: Fw, Fb and Fx.

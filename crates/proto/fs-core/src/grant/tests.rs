@@ -227,7 +227,7 @@ impl World {
         match step {
             Step::Want(who, bits) => {
                 self.peers[who].wanted = Caps(bits) & Caps::ALL;
-                let told = self.grants.reply(id(who), self.peers[who].wanted);
+                let told = reply(&mut self.grants, id(who), self.peers[who].wanted);
                 self.peers[who].inbox.push_back(told);
             }
             Step::Hear(who) => {
