@@ -12,7 +12,7 @@ use crate::totals::Totals;
 use crate::{Result, tidy};
 
 /// The crates that may have model checks: `tests/loom.rs`, which is empty without `--cfg loom`.
-const LOOM_CRATES: [&str; 4] = ["cache", "lane", "lockstat", "logring"];
+const LOOM_CRATES: [&str; 5] = ["cache", "fs-core", "lane", "lockstat", "logring"];
 
 /// The number of simulated disks that lose power or fail: the disk store's tests take half a minute with
 /// it on two cores.

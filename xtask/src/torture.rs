@@ -31,6 +31,9 @@ pub(crate) struct Options {
     /// Number of modelled clusters, whose behaviour is chosen by their seeds.
     #[arg(long, default_value_t = 100_000)]
     clusters: u64,
+    /// Number of modelled file systems, in which capabilities must keep their promises.
+    #[arg(long, default_value_t = 50_000)]
+    file_systems: u64,
     /// Seconds for which a client works at full load, and must not grow.
     #[arg(long, default_value_t = 600)]
     endurance: u64,
@@ -98,6 +101,14 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         simulated.args(["test", "--release", "--package", "loligo-rados", "--test", "simulated"]);
         simulated.args(["--", "--nocapture"]);
         simulated.env("LOLIGO_CLIENT_SEEDS", options.clusters.to_string()).env("LOLIGO_CLIENT_SEED", &seed);
+        succeed(&mut simulated)?;
+    }
+    if options.file_systems > 0 {
+        println!("== {} modelled file systems", options.file_systems);
+        let mut simulated = cargo();
+        simulated.args(["test", "--release", "--package", "loligo-fs-core", "--test", "simulated"]);
+        simulated.args(["--", "--nocapture"]);
+        simulated.env("LOLIGO_FS_SEEDS", options.file_systems.to_string()).env("LOLIGO_FS_SEED", &seed);
         succeed(&mut simulated)?;
     }
     if options.endurance > 0 {

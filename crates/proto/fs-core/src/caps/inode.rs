@@ -1,0 +1,386 @@
+//! The state itself, and the events of the client's own operations.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use loligo_types::{Caps, Ino, Rank, Tid};
+
+use super::cap::{Cap, View};
+use super::effect::{Effect, Release};
+use super::uses::{Access, Buffer, Cache, Hold, OpenMode, Opens, Running};
+use crate::time::Moment;
+
+/// How long unused capabilities are kept, in case they are needed again (`client_caps_release_delay`).
+pub const RELEASE_DELAY: Duration = Duration::from_secs(5);
+
+/// The reply to [`InodeCaps::acquire`].
+#[derive(Debug, PartialEq, Eq)]
+pub enum Acquired {
+    /// The operation may run.
+    Now(Hold),
+    /// The operation must wait for [`Effect::Wake`] or for a renewal of the session.
+    Wait,
+}
+
+/// The capabilities of one inode on a client.
+#[derive(Clone, Debug)]
+pub struct InodeCaps {
+    pub(super) ino: Ino,
+    pub(super) caps: BTreeMap<Rank, Cap>,
+    /// The rank that has authority over the inode, if its capability is held.
+    pub(super) auth: Option<Rank>,
+    pub(super) opens: Opens,
+    pub(super) running: Running,
+    pub(super) waits_to_read: u32,
+    pub(super) waits_to_write: u32,
+    pub(super) cache: Cache,
+    pub(super) buffer: Buffer,
+    pub(super) is_complete: bool,
+    /// Changed parts that no message has carried yet.
+    pub(super) dirty: Caps,
+    /// Changed parts in messages that are not acknowledged.
+    pub(super) flushing: BTreeMap<Tid, Caps>,
+    /// When unused capabilities go back.
+    pub(super) hold_until: Option<Moment>,
+    /// Whether the owner asked that changed attributes be sent now.
+    pub(super) flush_asked: bool,
+    /// Whether the owner asked for a flush of the data that has not begun.
+    pub(super) data_flush_asked: bool,
+    pub(super) max_size_wanted: u64,
+    pub(super) max_size_asked: u64,
+    pub(super) effects: Vec<Effect>,
+}
+
+impl InodeCaps {
+    /// The state of an inode for which the client holds nothing.
+    pub fn new(ino: Ino) -> Self {
+        Self {
+            ino,
+            caps: BTreeMap::new(),
+            auth: None,
+            opens: Opens::default(),
+            running: Running::default(),
+            waits_to_read: 0,
+            waits_to_write: 0,
+            cache: Cache::Empty,
+            buffer: Buffer::Clean,
+            is_complete: false,
+            dirty: Caps::NONE,
+            flushing: BTreeMap::new(),
+            hold_until: None,
+            flush_asked: false,
+            data_flush_asked: false,
+            max_size_wanted: 0,
+            max_size_asked: 0,
+            effects: Vec::new(),
+        }
+    }
+
+    /// The inode.
+    pub fn ino(&self) -> Ino {
+        self.ino
+    }
+
+    /// Takes the effects of all events since the last call.
+    pub fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+
+    /// What all metadata servers together have issued, whether or not it may be trusted now.
+    pub fn issued(&self) -> Caps {
+        self.caps.values().fold(Caps::NONE, |all, cap| all | cap.issued)
+    }
+
+    /// What the client may still be using: what is issued and what is being revoked.
+    pub fn implemented(&self) -> Caps {
+        self.caps.values().fold(Caps::NONE, |all, cap| all | cap.implemented)
+    }
+
+    /// What is being revoked and has not been returned.
+    pub fn revoking(&self) -> Caps {
+        self.caps.values().fold(Caps::NONE, |all, cap| all | cap.revoking())
+    }
+
+    /// The capabilities that an operation may begin to use now.
+    pub fn trusted(&self, view: &View<'_>) -> Caps {
+        self.caps.iter().fold(Caps::NONE, |all, (rank, cap)| all | cap.trusted(*rank, view))
+    }
+
+    /// What one rank has issued.
+    pub fn issued_by(&self, rank: Rank) -> Option<Caps> {
+        self.caps.get(&rank).map(|cap| cap.issued)
+    }
+
+    /// The ranks whose capability is held.
+    pub fn ranks(&self) -> impl Iterator<Item = Rank> + '_ {
+        self.caps.keys().copied()
+    }
+
+    /// The rank that has authority over the inode, as far as is known.
+    pub fn auth(&self) -> Option<Rank> {
+        self.auth
+    }
+
+    /// What the client wants: for open files, for operations, and for what it buffers.
+    pub fn wanted(&self) -> Caps {
+        let mut wanted = self.opens.wanted() | self.used();
+        if self.waits_to_read > 0 {
+            wanted |= OpenMode { reads: true, writes: false, is_lazy: false }.wanted();
+        }
+        if self.waits_to_write > 0 {
+            wanted |= OpenMode { reads: false, writes: true, is_lazy: false }.wanted();
+        }
+        if self.is_complete {
+            wanted |= Caps::ANY_SHARED | Caps::FILE_EXCL;
+        }
+        wanted
+    }
+
+    /// What operations, the cache and the buffer use now.
+    pub fn used(&self) -> Caps {
+        let mut used = self.running.used();
+        if self.cache != Cache::Empty {
+            used |= Caps::FILE_CACHE;
+        }
+        if self.buffer != Buffer::Clean {
+            used |= Caps::FILE_BUFFER;
+        }
+        used
+    }
+
+    /// The parts with changes that no metadata server has acknowledged.
+    pub fn unacknowledged(&self) -> Caps {
+        self.flushing.values().fold(self.dirty, |all, bits| all | *bits)
+    }
+
+    /// The first flush that is not acknowledged.
+    pub fn oldest_flush(&self) -> Option<Tid> {
+        self.flushing.keys().next().copied()
+    }
+
+    /// Whether the metadata servers have all changes and the store all data.
+    pub fn is_clean(&self) -> bool {
+        self.unacknowledged().is_empty() && self.buffer == Buffer::Clean
+    }
+
+    /// Whether no operation runs or waits, no file is open, and nothing is unsaved.
+    pub fn is_idle(&self) -> bool {
+        self.running.used().is_empty()
+            && self.waits_to_read + self.waits_to_write == 0
+            && self.opens.wanted().is_empty()
+            && self.is_clean()
+    }
+
+    /// A file was opened.
+    pub fn opened(&mut self, mode: OpenMode, view: &View<'_>) {
+        self.opens.add(mode);
+        self.check(view);
+    }
+
+    /// A file was closed.
+    pub fn closed(&mut self, mode: OpenMode, view: &View<'_>) {
+        self.opens.remove(mode);
+        self.rest(view);
+        self.check(view);
+    }
+
+    /// An operation that could not begin waits, or no longer waits, for its capabilities.
+    pub fn wait(&mut self, access: Access, waits: bool, view: &View<'_>) {
+        let count = match access {
+            Access::Read => &mut self.waits_to_read,
+            Access::Write => &mut self.waits_to_write,
+        };
+        *count = if waits { *count + 1 } else { count.saturating_sub(1) };
+        if !waits {
+            self.rest(view);
+        }
+        self.check(view);
+    }
+
+    /// Tries to begin an operation on the file's data.
+    ///
+    /// It waits while what it needs or wants is being revoked: otherwise it could read from the store
+    /// what this client has buffered. For the same reason an operation that goes to the store waits for the
+    /// buffer, and one that writes there also for the cache to be dropped.
+    pub fn acquire(&mut self, access: Access, view: &View<'_>) -> Acquired {
+        let trusted = self.trusted(view);
+        let asked = access.need() | access.want();
+        if !trusted.contains(access.need()) || self.revoking().intersects(asked) {
+            return Acquired::Wait;
+        }
+        let is_local = trusted.contains(access.want()) && self.may_be_local(access);
+        if !is_local && !self.may_go_to_the_store(access) {
+            self.check(view);
+            return Acquired::Wait;
+        }
+        if is_local && access == Access::Read && self.cache == Cache::Empty {
+            self.cache = Cache::Filled;
+        }
+        let hold = Hold { access, is_local };
+        *self.running.count(&hold) += 1;
+        Acquired::Now(hold)
+    }
+
+    /// Whether the cache or the buffer is in a state in which the operation may use it.
+    fn may_be_local(&self, access: Access) -> bool {
+        match access {
+            Access::Read => matches!(self.cache, Cache::Empty | Cache::Filled) && self.running.writes == 0,
+            Access::Write => self.running.writes == 0,
+        }
+    }
+
+    /// Whether the store has what the operation must see, and what it leaves there is not hidden by the
+    /// client's own cache. If not, what stands in the way begins to go.
+    fn may_go_to_the_store(&mut self, access: Access) -> bool {
+        if self.buffer != Buffer::Clean || self.running.buffered_writes > 0 {
+            self.flush_data();
+            return false;
+        }
+        if access == Access::Write && self.cache != Cache::Empty {
+            self.void_cache();
+            return false;
+        }
+        true
+    }
+
+    /// An operation has ended.
+    pub fn put(&mut self, hold: &Hold, view: &View<'_>) {
+        let count = self.running.count(hold);
+        *count = count.saturating_sub(1);
+        self.effects.push(Effect::Wake);
+        self.rest(view);
+        self.check(view);
+    }
+
+    /// A buffered write has put data into the buffer; its operation is still counted.
+    pub fn buffered(&mut self) {
+        self.buffer.fill();
+    }
+
+    /// All data that was buffered when [`Effect::FlushData`] was taken is in the store. There may have been
+    /// none: data that came between the effect and its taking is flushed by it, and counted after it.
+    pub fn data_flushed(&mut self, view: &View<'_>) {
+        self.buffer.flushed();
+        self.data_flush_asked &= self.buffer != Buffer::Clean;
+        self.effects.push(Effect::Wake);
+        self.check(view);
+    }
+
+    /// The cached data has been dropped.
+    pub fn cache_dropped(&mut self, view: &View<'_>) {
+        self.cache = Cache::Empty;
+        self.effects.push(Effect::Wake);
+        self.check(view);
+    }
+
+    /// Asks that buffered data be written to the store and changes be sent, as `fsync` does.
+    pub fn flush(&mut self, view: &View<'_>) {
+        self.flush_asked = !self.dirty.is_empty();
+        self.data_flush_asked = matches!(self.buffer, Buffer::Dirty | Buffer::Refilled);
+        self.check(view);
+    }
+
+    /// The client has changed attributes locally. Returns false, and notes nothing, if it has no exclusive
+    /// capability for them: the change must be a request then.
+    pub fn changed(&mut self, parts: Caps, view: &View<'_>) -> bool {
+        let usable = self.trusted(view) | self.running.used();
+        let file = Caps::FILE_EXCL | Caps::FILE_WR;
+        let may_file = !parts.intersects(file) || usable.intersects(file);
+        let may_rest = usable.contains((parts - file) & (Caps::AUTH_EXCL | Caps::XATTR_EXCL));
+        if !may_file || !may_rest {
+            return false;
+        }
+        // Of Fx and Fw either covers the file's size and times: the change goes with one that is held.
+        let named = parts & usable & file;
+        let covering = if named.is_empty() && parts.intersects(file) { usable & file } else { named };
+        self.dirty |= covering | parts & (Caps::AUTH_EXCL | Caps::XATTR_EXCL);
+        self.rest(view);
+        self.check(view);
+        true
+    }
+
+    /// A write would end beyond the size that the metadata server permits.
+    pub fn want_max_size(&mut self, size: u64, view: &View<'_>) {
+        self.max_size_wanted = self.max_size_wanted.max(size);
+        self.check(view);
+    }
+
+    /// The metadata server permits sizes up to this one.
+    pub fn max_size_granted(&mut self, size: u64) {
+        if size >= self.max_size_wanted {
+            self.max_size_wanted = 0;
+        }
+        self.max_size_asked = 0;
+        self.effects.push(Effect::Wake);
+    }
+
+    /// All entries of the directory are in memory. Returns false, and notes nothing, without Fs.
+    pub fn completed(&mut self, view: &View<'_>) -> bool {
+        self.is_complete = self.trusted(view).contains(Caps::FILE_SHARED);
+        self.is_complete
+    }
+
+    /// Whether all entries of the directory are in memory and may be trusted.
+    pub fn is_complete(&self, view: &View<'_>) -> bool {
+        self.is_complete && self.trusted(view).contains(Caps::FILE_SHARED)
+    }
+
+    /// An entry of the directory was dropped from memory.
+    pub fn incomplete(&mut self) {
+        self.is_complete = false;
+    }
+
+    /// Time has passed: capabilities that were unused for [`RELEASE_DELAY`] go back. Returns when to call
+    /// again.
+    pub fn tick(&mut self, view: &View<'_>) -> Option<Moment> {
+        if self.hold_until.is_some_and(|until| view.now >= until) {
+            self.hold_until = None;
+            self.give_back(view);
+        }
+        self.hold_until
+    }
+
+    /// Gives everything back, if the inode is idle; returns whether it did. A cache is dropped first: the
+    /// caller tries again afterwards.
+    pub fn release(&mut self) -> bool {
+        if !self.is_idle() {
+            return false;
+        }
+        if self.cache != Cache::Empty {
+            self.void_cache();
+            return false;
+        }
+        for (rank, cap) in std::mem::take(&mut self.caps) {
+            let Cap { id: cap_id, mseq, issue_seq, .. } = cap;
+            self.effects.push(Effect::SendRelease(Release { rank, cap_id, mseq, issue_seq }));
+        }
+        self.auth = None;
+        self.is_complete = false;
+        self.hold_until = None;
+        true
+    }
+
+    /// Something is no longer used: the delay begins, unless it has.
+    fn rest(&mut self, view: &View<'_>) {
+        self.hold_until.get_or_insert(view.now + RELEASE_DELAY);
+    }
+
+    /// The cached data must not be used any more.
+    pub(super) fn void_cache(&mut self) {
+        if self.cache == Cache::Filled {
+            self.cache = Cache::Void;
+        }
+        if self.cache == Cache::Void && self.running.cached_reads == 0 {
+            self.cache = Cache::Dropping;
+            self.effects.push(Effect::DropCache);
+        }
+    }
+
+    pub(super) fn flush_data(&mut self) {
+        if self.buffer == Buffer::Dirty && self.running.buffered_writes == 0 {
+            self.buffer = Buffer::Flushing;
+            self.data_flush_asked = false;
+            self.effects.push(Effect::FlushData);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! The atomic word of an inode: what the data path may do, decided without a lock.
+//!
+//! A read or write of a file's data takes a reference on the word and goes to the store; it locks nothing.
+//! The word holds the data capabilities (held and being revoked), the generation in which they were issued,
+//! and the number of operations in progress in each [`Class`]. [`InodeCaps`](crate::caps::InodeCaps) is the
+//! truth; the word is its image for the data path, changed under the inode's lock by [`CapWord::publish`],
+//! [`CapWord::revoke`] and [`CapWord::finish`]. References change without that lock.
+//!
+//! A revoke sets its bit first. No operation that uses the bit can begin then, and those in progress end.
+//! The call that makes the bit unused reports it as *drained*: [`CapWord::revoke`] if nothing used it,
+//! otherwise the [`CapWord::put`] of the last operation. Exactly one call reports it, since the
+//! compare-and-swap that makes the last change is one step. Its caller runs the rest of the revoke under the
+//! inode's lock.
+//!
+//! Orders. A reference is taken with Acquire: the operation sees what was published with the capability.
+//! It is put with Release, and the one that drains also acquires: the revoke sees what all operations that
+//! used the bit have done. `publish` releases, for the same two reasons. The word is the only variable,
+//! so nothing needs SeqCst. `tests/loom.rs` checks every interleaving of two operations and a revoke.
+
+mod layout;
+mod sync;
+#[cfg(test)]
+mod tests;
+
+use loligo_types::Caps;
+
+pub use layout::{Class, GENERATIONS, REFERENCES_MAX};
+use layout::{Fields, held_bits, set_of};
+use sync::{AcqRel, Acquire, AtomicU64};
+
+/// Why no reference was taken. All but [`Refusal::Full`] are decided under the inode's lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// The capability is not held.
+    #[error("the capability is not held")]
+    Missing,
+    /// The capability is being revoked.
+    #[error("the capability is being revoked")]
+    Revoking,
+    /// The capability was issued before the session was stale.
+    #[error("the capability is of an earlier generation of the session")]
+    Stale,
+    /// Too many operations of this class are in progress.
+    #[error("{REFERENCES_MAX} operations of this kind are in progress on the inode")]
+    Full,
+}
+
+/// The word.
+#[derive(Debug)]
+pub struct CapWord(AtomicU64);
+
+impl Default for CapWord {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl CapWord {
+    /// A word with no capability.
+    pub fn new() -> Self {
+        Self(AtomicU64::new(0))
+    }
+
+    /// Takes a reference for an operation, if all capabilities of its class are held, of the session's
+    /// current `generation`, and not being revoked.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which the operation must take the inode's lock.
+    pub fn try_ref(&self, class: Class, generation: u32) -> Result<(), Refusal> {
+        self.change(Acquire, |fields| {
+            let bits = class.bits();
+            if fields.revoking & bits != 0 {
+                return Err(Refusal::Revoking);
+            }
+            if fields.held & bits != bits {
+                return Err(Refusal::Missing);
+            }
+            if fields.generation != generation % GENERATIONS {
+                return Err(Refusal::Stale);
+            }
+            let count = fields.count(class);
+            if *count == REFERENCES_MAX {
+                return Err(Refusal::Full);
+            }
+            *count += 1;
+            Ok(())
+        })
+    }
+
+    /// Returns the reference of an operation that has ended, and the revoked capabilities that it was the
+    /// last to use. If there are any, the caller continues the revoke under the inode's lock.
+    #[must_use = "the caller of the last `put` continues the revoke"]
+    pub fn put(&self, class: Class) -> Caps {
+        let drained = self.change(AcqRel, |fields| {
+            let used = fields.used();
+            let count = fields.count(class);
+            debug_assert!(*count > 0, "a reference is put once");
+            *count = count.saturating_sub(1);
+            Ok(fields.revoking & used & !fields.used())
+        });
+        set_of(drained.unwrap_or(0))
+    }
+
+    /// Publishes capabilities: `held` of `generation`. A capability that is being revoked and is in `held`
+    /// has come back, and its revoke ends here.
+    pub fn publish(&self, held: Caps, generation: u32) {
+        let held = held_bits(held);
+        let published = self.change(AcqRel, |fields| {
+            fields.held = held | fields.held & fields.revoking;
+            fields.revoking &= !held;
+            fields.generation = generation % GENERATIONS;
+            Ok(())
+        });
+        debug_assert!(published.is_ok(), "nothing refuses");
+    }
+
+    /// Begins to revoke capabilities, and returns those that nothing uses: they may be finished at once.
+    #[must_use = "what nothing uses is drained already"]
+    pub fn revoke(&self, bits: Caps) -> Caps {
+        let bits = held_bits(bits);
+        let drained = self.change(AcqRel, |fields| {
+            fields.revoking |= bits & fields.held;
+            Ok(fields.revoking & bits & !fields.used())
+        });
+        set_of(drained.unwrap_or(0))
+    }
+
+    /// Ends a revoke: the capabilities are gone. Those that operations still use stay, and are returned.
+    pub fn finish(&self, bits: Caps) -> Caps {
+        let bits = held_bits(bits);
+        let left = self.change(AcqRel, |fields| {
+            let gone = bits & fields.revoking & !fields.used();
+            fields.held &= !gone;
+            fields.revoking &= !gone;
+            Ok(bits & fields.held)
+        });
+        set_of(left.unwrap_or(0))
+    }
+
+    /// The capabilities that operations use now.
+    pub fn used(&self) -> Caps {
+        set_of(Fields::of(self.0.load(Acquire)).used())
+    }
+
+    /// The capabilities that are held and not being revoked.
+    pub fn usable(&self) -> Caps {
+        let fields = Fields::of(self.0.load(Acquire));
+        set_of(fields.held & !fields.revoking)
+    }
+
+    /// Changes the word in one step, or leaves it if `change` fails.
+    fn change<T>(
+        &self,
+        order: sync::Ordering,
+        mut change: impl FnMut(&mut Fields) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let mut seen = self.0.load(Acquire);
+        loop {
+            let mut fields = Fields::of(seen);
+            let result = change(&mut fields)?;
+            match self.0.compare_exchange_weak(seen, fields.word(), order, Acquire) {
+                Ok(_) => return Ok(result),
+                Err(other) => seen = other,
+            }
+        }
+    }
+}
