@@ -25,7 +25,6 @@ use loligo_wire::rbd::object_map::{EXISTS, EXISTS_CLEAN};
 
 use crate::Error;
 use crate::call::telling;
-use crate::error::{EBUSY, ESTALE};
 use crate::features::OBJECT_MAP_INVALID;
 use crate::image::Inner;
 use crate::object_write::{ATTEMPTS, Before, ObjectChange};
@@ -61,7 +60,7 @@ impl Inner {
                 return self.change_copy(io, &change, copy).await;
             }
         }
-        Err(EBUSY.into())
+        Err(Errno::EBUSY.into())
     }
 
     /// Copies an object up, and changes it.
@@ -158,7 +157,7 @@ impl Inner {
         });
         match self.io.operate(names::object_map(&self.id, Some(snap.0)), op).await {
             // A map that is missing, too short or damaged is marked invalid.
-            Err(e) if [Errno::ENOENT, Errno::EINVAL, Errno::ERANGE, ESTALE].contains(&e.errno()) => {
+            Err(e) if [Errno::ENOENT, Errno::EINVAL, Errno::ERANGE, Errno::ESTALE].contains(&e.errno()) => {
                 self.set_flags(OBJECT_MAP_INVALID, OBJECT_MAP_INVALID, snap).await
             }
             done => Ok(done?),

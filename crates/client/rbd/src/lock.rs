@@ -18,7 +18,6 @@ use loligo_wire::{Decode as _, Encode as _};
 use tokio::sync::{SemaphorePermit, oneshot};
 
 use crate::Error;
-use crate::error::EBUSY;
 use crate::features::OBJECT_MAP_INVALID;
 use crate::image::{GATE_PLACES, Inner};
 use crate::messages::{ClientId, Message, response, result_of};
@@ -163,7 +162,7 @@ impl Inner {
         match self.io.lock(&*self.header, LOCK, LockMode::Exclusive, &self.lock_options()).await {
             Ok(()) => Ok(true),
             Err(e) if e.errno() == Errno::EEXIST => Ok(true),
-            Err(e) if e.errno() == EBUSY => Ok(false),
+            Err(e) if e.errno() == Errno::EBUSY => Ok(false),
             Err(e) => Err(e.into()),
         }
     }

@@ -184,7 +184,7 @@ async fn served(request: Served, wanted: Wanted) {
 }
 
 fn code(done: &Result<(), Error>) -> i32 {
-    done.as_ref().map_or_else(|e| -e.errno().0, |()| 0)
+    done.as_ref().map_or_else(|e| e.errno().to_result(), |()| 0)
 }
 
 async fn carry_out(inner: &Arc<Inner>, wanted: Wanted, progress: &Progress) -> Result<(), Error> {
@@ -255,7 +255,7 @@ impl Image {
                     inner.refresh().await?;
                     return Ok(true);
                 }
-                Some(result) if result == -Errno::EOPNOTSUPP.0 => return Ok(false),
+                Some(result) if result == Errno::EOPNOTSUPP.to_result() => return Ok(false),
                 Some(result) => return Err(Errno(result.saturating_neg()).into()),
                 // The owner has changed, or is about to.
                 None => tokio::time::sleep(TRY_EVERY / 4).await,

@@ -22,6 +22,6 @@ pub mod rbd;
 
 pub use loligo_types::{
     AddrKind, Decode, DecodeError, Encode, EntityAddr, EntityAddrVec, EntityName, EntityNum, EntityType,
-    Epoch, Eversion, GlobalId, Incarnation, Name, OsdId, ParseEntityNameError, PgId, PoolId, Reader, SnapId,
-    SpgId, Tid, UTime, Uuid, Writer,
+    Epoch, Errno, Eversion, GlobalId, Incarnation, Name, OsdId, ParseEntityNameError, PgId, PoolId, Reader,
+    SnapId, SpgId, Tid, UTime, Uuid, Writer,
 };

@@ -64,7 +64,6 @@ mod trim;
 mod watch;
 
 pub use bench::Bench;
-pub use errno::Errno;
 pub use exec::Limits;
 pub use history::{BLOCKED_S, KEPT_MAX, KEPT_S, SLOW_MAX, SLOW_S, TrackedOp};
 pub use osd::{Door, Osd, OsdConfig};

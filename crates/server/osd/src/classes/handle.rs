@@ -6,10 +6,9 @@ use std::hash::{BuildHasher, RandomState};
 use az::SaturatingAs as _;
 use bytes::Bytes;
 use loligo_wire::message::osd::{OpCode, OsdOp};
-use loligo_wire::{Encode, EntityAddr, EntityNum, GlobalId, Reader, SnapId, UTime, Writer};
+use loligo_wire::{Encode, EntityAddr, EntityNum, Errno, GlobalId, Reader, SnapId, UTime, Writer};
 
 use super::Method;
-use crate::errno::Errno;
 
 /// The object of a request, and the request's sender.
 pub(crate) trait Object {

@@ -1,9 +1,9 @@
 //! Class `hello`: the example among Ceph's classes (`src/cls/hello`), which tests call.
 
 use bytes::Bytes;
+use loligo_wire::Errno;
 
 use super::{Class, DONE, Handle, Outcome, give, rd, rw, wr};
-use crate::errno::Errno;
 
 pub(super) static CLASS: Class = Class {
     name: "hello",

@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use loligo_wire::{Decode, DecodeError, Encode, EntityAddr, EntityNum, Reader, UTime, Writer};
+use loligo_wire::{Decode, DecodeError, Encode, EntityAddr, EntityNum, Errno, Reader, UTime, Writer};
 
 use super::{Class, DONE, Handle, Outcome, give, rd, rw};
-use crate::errno::Errno;
 
 pub(super) static CLASS: Class = Class {
     name: "lock",

@@ -18,8 +18,8 @@ mod version;
 
 use bytes::Bytes;
 use loligo_cephx::caps::ClassCall;
+use loligo_wire::Errno;
 
-use crate::errno::Errno;
 pub(crate) use handle::{Handle, Object};
 
 /// The result of a method: 0 or more, and its output; or an error.

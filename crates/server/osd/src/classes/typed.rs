@@ -1,11 +1,10 @@
 //! Encoded values that classes store under keys of an object's omap.
 
 use bytes::Bytes;
-use loligo_wire::{Decode, Encode, Reader};
+use loligo_wire::{Decode, Encode, Errno, Reader};
 
 use super::Handle;
 use super::handle::Pairs;
-use crate::errno::Errno;
 
 /// Keys that [`Handle::each`] reads in one operation.
 const KEYS_AT_A_TIME: u64 = 1024;

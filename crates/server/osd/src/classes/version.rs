@@ -2,10 +2,9 @@
 //! distinguishes one incarnation of the object from another.
 
 use bytes::Bytes;
-use loligo_wire::{Decode, DecodeError, Encode, Reader, Writer};
+use loligo_wire::{Decode, DecodeError, Encode, Errno, Reader, Writer};
 
 use super::{Class, DONE, Handle, Outcome, give, rd, rw};
-use crate::errno::Errno;
 
 pub(super) static CLASS: Class = Class {
     name: "version",

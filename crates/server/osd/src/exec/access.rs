@@ -1,11 +1,11 @@
 //! The permissions a request needs.
 
 use loligo_cephx::caps::{Access, ClassCall};
+use loligo_wire::Errno;
 use loligo_wire::message::osd::{MOSDOp, OpCode, WatchArgs};
 use smallvec::SmallVec;
 
 use crate::classes;
-use crate::errno::Errno;
 
 /// The kinds of access a request needs to its object.
 #[derive(Default)]

@@ -2,11 +2,10 @@
 
 use bytes::Bytes;
 use loligo_wire::message::osd::OsdOp;
-use loligo_wire::{EntityAddr, SnapId};
+use loligo_wire::{EntityAddr, Errno, SnapId};
 
 use super::execution::{Execution, Output};
 use crate::classes::{self, Handle, Object};
-use crate::errno::Errno;
 
 /// The cost of a method call beside its operations, its input and its output: its input is decoded and
 /// its output encoded.

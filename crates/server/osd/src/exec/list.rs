@@ -6,13 +6,12 @@ use az::SaturatingAs as _;
 use bytes::Bytes;
 use loligo_store::{Collection, Fetch, ObjectName, ObjectRef};
 use loligo_wire::message::osd::{HObject, ListObject, MOSDOp, OpCode, PgNlsResponse};
-use loligo_wire::{Encode, PgId, Reader, SnapId, Writer};
+use loligo_wire::{Encode, Errno, PgId, Reader, SnapId, Writer};
 
 use super::execution::Outputs;
 use super::filed::Filed;
 use super::{Context, scrubbed};
 use crate::classes;
-use crate::errno::Errno;
 use crate::filing::Cut;
 
 /// The namespace that stands for all namespaces (`LIBRADOS_ALL_NSPACES`).

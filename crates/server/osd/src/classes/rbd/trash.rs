@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use loligo_wire::{Encode, Reader};
+use loligo_wire::{Encode, Errno, Reader};
 
 use super::Answer;
 use super::directory::take;
@@ -11,7 +11,6 @@ use super::is_id;
 use super::types::TrashImage;
 use crate::classes::Handle;
 use crate::classes::typed::decoded;
-use crate::errno::Errno;
 
 const PREFIX: &str = "id_";
 
