@@ -11,7 +11,6 @@ use loligo_wire::{Encode, Errno, PgId, Reader, SnapId, Writer};
 use super::execution::Outputs;
 use super::filed::Filed;
 use super::{Context, scrubbed};
-use crate::classes;
 use crate::filing::Cut;
 
 /// The namespace that stands for all namespaces (`LIBRADOS_ALL_NSPACES`).
@@ -95,7 +94,7 @@ impl Filter {
     fn decode(r: &mut Reader<'_>) -> Result<Self, Errno> {
         let (_class, _method) = (r.blob()?, r.blob()?);
         let kind = r.blob()?;
-        if kind != b"plain" && !classes::has_filter(kind) {
+        if kind != b"plain" && !loligo_classes::has_filter(kind) {
             return Err(Errno::EINVAL);
         }
         let (xattr, value): (Bytes, Bytes) = (r.get()?, r.get()?);

@@ -10,8 +10,8 @@ use loligo_wire::{Encode, Errno, Reader, Writer};
 
 use super::Answer;
 use super::is_id;
-use crate::classes::Handle;
-use crate::classes::typed::decoded;
+use crate::handle::Handle;
+use crate::typed::decoded;
 
 const NAME_PREFIX: &str = "name_";
 

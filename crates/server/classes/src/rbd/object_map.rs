@@ -8,7 +8,7 @@ use loligo_wire::rbd::object_map::{
 use loligo_wire::{Encode, Errno, Reader, Writer};
 
 use super::Answer;
-use crate::classes::Handle;
+use crate::handle::Handle;
 
 pub(super) fn load(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     let map = read(object)?;

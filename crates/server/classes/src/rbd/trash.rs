@@ -9,8 +9,8 @@ use super::Answer;
 use super::directory::take;
 use super::is_id;
 use super::types::TrashImage;
-use crate::classes::Handle;
-use crate::classes::typed::decoded;
+use crate::handle::Handle;
+use crate::typed::decoded;
 
 const PREFIX: &str = "id_";
 

@@ -5,7 +5,7 @@ use loligo_wire::rbd::Migration;
 use loligo_wire::{Encode, Errno, Reader};
 
 use super::{Answer, feature, old};
-use crate::classes::Handle;
+use crate::handle::Handle;
 
 const KEY: &str = "migration";
 

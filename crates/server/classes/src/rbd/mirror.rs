@@ -9,8 +9,8 @@ use loligo_wire::{Encode, Errno, Reader, Writer};
 use super::Answer;
 use super::directory::take;
 use super::types::{MirrorImage, MirrorPeer};
-use crate::classes::Handle;
-use crate::classes::typed::decoded;
+use crate::handle::Handle;
+use crate::typed::decoded;
 
 const UUID_KEY: &str = "mirror_uuid";
 pub(super) const MODE_KEY: &str = "mirror_mode";

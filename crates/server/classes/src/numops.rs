@@ -4,9 +4,10 @@ use az::SaturatingAs as _;
 use bytes::Bytes;
 use loligo_wire::{Errno, Reader};
 
-use super::{Class, DONE, Handle, Outcome, rw};
+use crate::class::{Class, DONE, Outcome, rw};
+use crate::handle::Handle;
 
-pub(super) static CLASS: Class = Class { name: "numops", methods: &[rw("add", add), rw("mul", multiply)] };
+pub(crate) static CLASS: Class = Class { name: "numops", methods: &[rw("add", add), rw("mul", multiply)] };
 
 /// Significant digits stored.
 const DIGITS: usize = 10;

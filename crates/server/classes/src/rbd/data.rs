@@ -6,7 +6,7 @@ use bytes::Bytes;
 use loligo_wire::{Errno, Reader, SnapId};
 
 use super::Answer;
-use crate::classes::Handle;
+use crate::handle::Handle;
 
 /// Ranges in one call: four times the number of 4 KiB blocks of the largest data object.
 const EXTENTS_MAX: usize = 32 << 10;

@@ -6,7 +6,7 @@ use loligo_wire::{Encode, Errno, Name, Reader, SnapId, Writer};
 use super::Answer;
 use super::types::{Parent, ParentSpec, Snap};
 use super::{feature, op_feature, require_feature, set_op_features, snap_key, snapshot};
-use crate::classes::Handle;
+use crate::handle::Handle;
 
 /// Whether the image can have a parent at all.
 fn is_layered(object: &mut Handle<'_>) -> Result<bool, Errno> {

@@ -4,9 +4,10 @@
 use bytes::Bytes;
 use loligo_wire::{Decode, DecodeError, Encode, Errno, Reader, Writer};
 
-use super::{Class, DONE, Handle, Outcome, give, rd, rw};
+use crate::class::{Class, DONE, Outcome, give, rd, rw};
+use crate::handle::Handle;
 
-pub(super) static CLASS: Class = Class {
+pub(crate) static CLASS: Class = Class {
     name: "version",
     methods: &[
         rw("set", set),

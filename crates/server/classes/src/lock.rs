@@ -7,9 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use loligo_wire::{Decode, DecodeError, Encode, EntityAddr, EntityNum, Errno, Reader, UTime, Writer};
 
-use super::{Class, DONE, Handle, Outcome, give, rd, rw};
+use crate::class::{Class, DONE, Outcome, give, rd, rw};
+use crate::handle::Handle;
 
-pub(super) static CLASS: Class = Class {
+pub(crate) static CLASS: Class = Class {
     name: "lock",
     methods: &[
         rw("lock", lock),

@@ -6,7 +6,7 @@ use loligo_wire::{Encode, Errno, Reader, SnapId, UTime, Writer};
 use super::Answer;
 use super::types::{Parent, Snap};
 use super::{feature, op_feature, require_feature, set_op_features, snap_key};
-use crate::classes::Handle;
+use crate::handle::Handle;
 
 pub(super) fn create(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
