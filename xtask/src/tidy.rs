@@ -26,6 +26,7 @@ const FLOORS: [(&str, u32); 29] = [
     ("crates/client/cluster", 5),
     ("crates/client/cache", 5),
     ("crates/server/store", 5),
+    ("crates/server/classes", 5),
     ("crates/server/store-disk", 6),
     ("crates/server/osd", 6),
     ("crates/client/rados", 6),
@@ -65,7 +66,7 @@ fn name_of(folder: &str) -> &str {
 }
 
 /// Crates that read bytes of peers and must not panic on them.
-const PEER_BYTES: [&str; 8] = [
+const PEER_BYTES: [&str; 9] = [
     "crates/base/types/",
     "crates/proto/wire/",
     "crates/proto/msgr-proto/",
@@ -73,6 +74,7 @@ const PEER_BYTES: [&str; 8] = [
     "crates/proto/cephx/",
     "crates/proto/nbd-proto/",
     "crates/net/conf/",
+    "crates/server/classes/",
     "crates/apps/nbd/",
 ];
 

@@ -38,7 +38,7 @@ pub(super) fn read() -> Result<Ours> {
     monitor_commands(parsed(&workspace().join(table).join("modules.rs"))?, true, &mut monitor);
     monitor_commands(parsed(&workspace().join(table).join("table.rs"))?, false, &mut monitor);
     let mut methods = BTreeMap::new();
-    for file in sources("crates/server/osd/src/classes")? {
+    for file in sources("crates/server/classes/src")? {
         class_methods(parsed(&file)?, &mut methods);
     }
     Ok(Ours { commands, monitor, methods })

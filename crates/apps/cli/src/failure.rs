@@ -42,10 +42,9 @@ impl Failure {
     /// text that scripts look for.
     pub(crate) fn line(&self, called: CalledAs) -> String {
         let errno = self.errno.filter(|_| called != CalledAs::Loligo && self.stock.is_none());
-        // The system's text for the errno, without the suffix that Rust adds.
-        let text = |errno: Errno| io::Error::from_raw_os_error(errno.0).to_string();
-        let text =
-            errno.map(|errno| format!(": ({}) {}", errno.0, text(errno).split(" (os").next().unwrap_or("")));
+        let words =
+            |errno: Errno| errno.words().map_or_else(|| format!("Unknown error {}", errno.0), str::to_owned);
+        let text = errno.map(|errno| format!(": ({}) {}", errno.0, words(errno)));
         let stock = self.stock.filter(|_| called == CalledAs::Rbd).map(|stock| format!(": {stock}"));
         format!("{}: {self}{}", called.name(), stock.or(text).unwrap_or_default())
     }

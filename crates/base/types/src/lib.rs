@@ -1,4 +1,4 @@
-//! Small types that all crates share (ids, names, times, addresses), and the codec that encodes and
+//! Small types that all crates share (ids, names, times, addresses, errnos), and the codec that encodes and
 //! decodes them.
 //!
 //! Contents: [`Writer`] and [`Reader`], the [`Encode`] and [`Decode`] traits with the versioned-struct
@@ -17,6 +17,7 @@
 mod addr;
 mod codec;
 mod entity;
+mod errno;
 mod error;
 mod fs;
 mod ids;
@@ -26,6 +27,7 @@ mod time;
 pub use addr::{AddrKind, EntityAddr, EntityAddrVec};
 pub use codec::{Decode, Encode, Reader, Writer};
 pub use entity::{EntityName, EntityNum, EntityType, ParseEntityNameError};
+pub use errno::Errno;
 pub use error::DecodeError;
 pub use fs::{CapId, Caps, Fscid, Ino, Rank};
 pub use ids::{Epoch, Eversion, GlobalId, Incarnation, OsdId, PgId, PoolId, SnapId, SpgId, Tid, Uuid};

@@ -1,6 +1,5 @@
 //! Errors and their errno values.
 
-use std::fmt;
 use std::io;
 use std::time::Duration;
 
@@ -8,69 +7,7 @@ use loligo_cephx::handshake::AuthError;
 use loligo_conf::{ConfError, CredentialsError, KeyringFileError};
 use loligo_wire::{DecodeError, features};
 
-/// A Linux errno, positive.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Errno(pub i32);
-
-impl Errno {
-    /// Operation not permitted: the key's capabilities do not allow it.
-    pub const EPERM: Self = Self(1);
-    /// No such object, pool or attribute.
-    pub const ENOENT: Self = Self(2);
-    /// Input/output error.
-    pub const EIO: Self = Self(5);
-    /// No such device or address: the OSD is down.
-    pub const ENXIO: Self = Self(6);
-    /// Try again.
-    pub const EAGAIN: Self = Self(11);
-    /// Permission denied: authentication failed.
-    pub const EACCES: Self = Self(13);
-    /// Already exists.
-    pub const EEXIST: Self = Self(17);
-    /// Invalid argument.
-    pub const EINVAL: Self = Self(22);
-    /// No space left: the cluster is full or the pool has reached its quota.
-    pub const ENOSPC: Self = Self(28);
-    /// Read-only: the target is a snapshot.
-    pub const EROFS: Self = Self(30);
-    /// The value is out of range.
-    pub const ERANGE: Self = Self(34);
-    /// No such extended attribute.
-    pub const ENODATA: Self = Self(61);
-    /// Protocol error: the peer sent something the protocol does not allow.
-    pub const EPROTO: Self = Self(71);
-    /// The message is too long for one request or one reply.
-    pub const EMSGSIZE: Self = Self(90);
-    /// Not supported.
-    pub const EOPNOTSUPP: Self = Self(95);
-    /// The client is on the cluster's blocklist.
-    pub const EBLOCKLISTED: Self = Self(108);
-    /// A condition did not hold (125).
-    pub const ECANCELED: Self = Self(125);
-    /// It took too long.
-    pub const ETIMEDOUT: Self = Self(110);
-    /// The client was shut down.
-    pub const ENOTCONN: Self = Self(107);
-
-    /// Returns the errno of a negative result, or `None` if the result is not an error.
-    pub fn from_result(result: i32) -> Option<Self> {
-        (result < 0).then(|| Self(result.saturating_neg()))
-    }
-}
-
-/// Prints the system's text, such as "No such file or directory", with the number.
-/// [`EBLOCKLISTED`](Errno::EBLOCKLISTED) prints its meaning in a cluster, because the system's text is
-/// about sockets.
-impl fmt::Display for Errno {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if *self == Self::EBLOCKLISTED {
-            return f.write_str(
-                "blocklisted: the cluster keeps this client out, as 'ceph osd blocklist ls' shows; start it anew (os error 108)",
-            );
-        }
-        io::Error::from_raw_os_error(self.0).fmt(f)
-    }
-}
+pub use loligo_wire::Errno;
 
 /// Why a request to the cluster, or connecting to it, failed.
 #[derive(Debug, thiserror::Error)]
@@ -157,7 +94,7 @@ impl Error {
             Self::Credentials(CredentialsError::Keyring(KeyringFileError::NotFound(_)))
             | Self::Credentials(CredentialsError::NoKey(_)) => Errno::ENOENT,
             Self::Credentials(_) => Errno::EINVAL,
-            Self::Auth(AuthError::Refused { errno, .. }) => Errno(*errno),
+            Self::Auth(AuthError::Refused { errno, .. }) => *errno,
             Self::Auth(AuthError::NoCredentials(_)) => Errno::ENOENT,
             Self::Auth(_) => Errno::EACCES,
             Self::Decode { .. } => Errno::EPROTO,

@@ -253,7 +253,7 @@ impl Error {
             | Self::NotInTrash(_) => Errno::ENOENT,
             Self::LockTaken { errno, .. } | Self::OldFormat { errno, .. } => *errno,
             Self::LockLost { .. } | Self::LockBroken { .. } => Errno::EBLOCKLISTED,
-            Self::InGroup => EMLINK,
+            Self::InGroup => Errno::EMLINK,
             Self::KeptUntil(_) => Errno::EPERM,
             Self::Kept { why, .. } => why.errno(),
             Self::WriteBack(why) => why.errno(),
@@ -263,7 +263,7 @@ impl Error {
             | Self::GroupExists(_)
             | Self::OtherGroup => Errno::EEXIST,
             Self::Features(_) => Errno::EOPNOTSUPP,
-            Self::Ancestors(_) => ELOOP,
+            Self::Ancestors(_) => Errno::ELOOP,
             Self::Layout { .. }
             | Self::UnfitPool(_)
             | Self::Block { .. }
@@ -286,13 +286,13 @@ impl Error {
             | Self::Frozen(_)
             | Self::MigratingAway(_)
             | Self::Locked(_) => Errno::EROFS,
-            Self::HasSnapshots(_) | Self::HasClones(_) => ENOTEMPTY,
+            Self::HasSnapshots(_) | Self::HasClones(_) => Errno::ENOTEMPTY,
             Self::InUse
             | Self::SnapshotBusy(_)
             | Self::Migrating(_)
             | Self::MigrationSnapshots(_)
-            | Self::NamespaceBusy(_) => EBUSY,
-            Self::Mismatch(_) => EILSEQ,
+            | Self::NamespaceBusy(_) => Errno::EBUSY,
+            Self::Mismatch(_) => Errno::EILSEQ,
             Self::Decode { .. } => Errno::EPROTO,
         }
     }
@@ -313,17 +313,7 @@ impl From<loligo_cache::Error<Error>> for Error {
         match e {
             loligo_cache::Error::Read(e) => e,
             loligo_cache::Error::WriteBack(e) | loligo_cache::Error::Full(e) => Self::WriteBack(e),
-            loligo_cache::Error::GivenUp => Self::WriteBack(Arc::new(EIO.into())),
+            loligo_cache::Error::GivenUp => Self::WriteBack(Arc::new(Errno::EIO.into())),
         }
     }
 }
-
-pub(crate) const EIO: Errno = Errno(5);
-pub(crate) const EBUSY: Errno = Errno(16);
-pub(crate) const EMLINK: Errno = Errno(31);
-pub(crate) const ELOOP: Errno = Errno(40);
-pub(crate) const ENOSYS: Errno = Errno(38);
-pub(crate) const ENOTEMPTY: Errno = Errno(39);
-pub(crate) const EILSEQ: Errno = Errno(84);
-pub(crate) const ESTALE: Errno = Errno(116);
-pub(crate) const EUCLEAN: Errno = Errno(117);

@@ -19,7 +19,6 @@ use smallvec::SmallVec;
 use tokio::sync::Notify;
 
 use crate::call::{ask, telling};
-use crate::error::EBUSY;
 use crate::{Error, names};
 
 /// Held for a short access to the entries when a change of objects begins or ends.
@@ -83,7 +82,7 @@ impl Keeper {
         loop {
             let done = self.io.lock(&*self.oid, LOCK, LockMode::Exclusive, &LockOptions::default()).await;
             match done {
-                Err(e) if e.errno() == EBUSY => {
+                Err(e) if e.errno() == Errno::EBUSY => {
                     for holder in self.io.lock_info(&*self.oid, LOCK).await?.holders {
                         let broken =
                             self.io.break_lock(&*self.oid, LOCK, holder.client, &holder.cookie).await;

@@ -7,7 +7,6 @@ use loligo_wire::Name;
 use loligo_wire::rbd::{SnapKind, feature};
 
 use crate::call::tell;
-use crate::error::{EBUSY, ENOSYS, ESTALE};
 use crate::header::{Format, Snapshot};
 use crate::image::resize::REMOVALS;
 use crate::image::{Image, Inner};
@@ -199,7 +198,7 @@ impl Image {
     async fn has_owner_change(&self, name: &Name, wanted: Wanted) -> Result<bool, Error> {
         self.has_owner_do(wanted, |_, _| {}).await.map_err(|e| match e.errno() {
             Errno::ENOENT => Error::NoSnapshot(name.to_owned()),
-            EBUSY => Error::SnapshotBusy(name.to_owned()),
+            Errno::EBUSY => Error::SnapshotBusy(name.to_owned()),
             _ => e,
         })
     }
@@ -233,7 +232,7 @@ impl Inner {
                     // The first failure is returned.
                     let _ = self.io.remove(names::object_map(&self.id, Some(id.0))).await;
                     let _ = self.data.remove_managed_snapshot(id).await;
-                    if e.errno() != ESTALE {
+                    if e.errno() != Errno::ESTALE {
                         return Err(e);
                     }
                 }
@@ -324,7 +323,7 @@ impl Inner {
     }
 
     async fn set_protection(&self, snap: SnapId, status: u8) -> Result<(), Error> {
-        self.must_be_new("have protected snapshots", ENOSYS)?;
+        self.must_be_new("have protected snapshots", Errno::ENOSYS)?;
         tell(&self.io, &self.header, "set_protection_status", |w| {
             w.u64(snap.0);
             w.u8(status);

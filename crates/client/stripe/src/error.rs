@@ -60,11 +60,11 @@ impl Error {
             Self::Layout(_) | Self::Attribute { .. } | Self::NotForStock => Errno::EINVAL,
             // libradosstriper returns ENOENT when an attribute is missing.
             Self::NotStriped(_) => Errno::ENOENT,
-            Self::InUse { .. } => EBUSY,
-            Self::OwnAttribute(_) => EPERM,
+            Self::InUse { .. } => Errno::EBUSY,
+            Self::OwnAttribute(_) => Errno::EPERM,
             Self::LockLost(_) | Self::AfterFailure => Errno::EIO,
             Self::WriteBack(e) => e.errno(),
-            Self::TooLong => EFBIG,
+            Self::TooLong => Errno::EFBIG,
         }
     }
 
@@ -73,13 +73,6 @@ impl Error {
         matches!(self, Self::Rados(e) if e.is_not_found())
     }
 }
-
-/// The operation is not permitted.
-const EPERM: Errno = Errno(1);
-/// Another client has the lock.
-pub(crate) const EBUSY: Errno = Errno(16);
-/// The file is too long.
-const EFBIG: Errno = Errno(27);
 
 /// A read that failed.
 #[derive(Debug, thiserror::Error)]

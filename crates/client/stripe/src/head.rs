@@ -13,7 +13,7 @@ use bytes::Bytes;
 use loligo_rados::{CmpOp, Errno, IoCtx, LockGuard, LockMode, LockOptions, Name, ReadOp, WriteOp};
 
 use crate::FILE_BYTES_MAX;
-use crate::error::{EBUSY, Error};
+use crate::error::Error;
 use loligo_layout::Layout;
 
 const STRIPE_UNIT: &str = "striper.layout.stripe_unit";
@@ -111,7 +111,7 @@ impl Head {
         };
         match self.io.operate(self.name.clone(), op.lock(LOCK, mode, &options)).await {
             Ok(()) => Ok(self.io.keep_lock(self.name.clone(), LOCK, mode, self.lock_time, &options)),
-            Err(e) if e.errno() == EBUSY => Err(Error::InUse { holders: self.holders().await }),
+            Err(e) if e.errno() == Errno::EBUSY => Err(Error::InUse { holders: self.holders().await }),
             Err(e) => Err(e.into()),
         }
     }

@@ -2,11 +2,13 @@
 
 use std::fmt;
 
+use loligo_types::Errno;
+
 /// Why a command was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The number of the error, as Linux numbers them.
-    pub errno: i32,
+    /// The errno, for programs.
+    pub errno: Errno,
     /// For people.
     pub why: String,
 }
@@ -14,12 +16,12 @@ pub struct Failure {
 impl Failure {
     /// What was asked makes no sense here (EINVAL).
     pub fn new(why: impl Into<String>) -> Self {
-        Self { errno: 22, why: why.into() }
+        Self { errno: Errno::EINVAL, why: why.into() }
     }
 
     /// There is no such thing (ENOENT).
     pub fn missing(why: impl Into<String>) -> Self {
-        Self { errno: 2, why: why.into() }
+        Self { errno: Errno::ENOENT, why: why.into() }
     }
 }
 

@@ -43,7 +43,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use loligo_wire::{EntityName, ParseEntityNameError};
+use loligo_wire::{EntityName, Errno, ParseEntityNameError};
 
 pub use arguments::takes_next_word;
 pub use auth::CredentialsError;
@@ -58,9 +58,6 @@ pub use value::{size, unit_power};
 use arguments::{NO_MON_CONFIG, not_set};
 use loligo_cephx::ini::{self, Line, normalize};
 use options::file_candidates;
-
-/// The errno of a missing file.
-const ENOENT: i32 = 2;
 
 /// `$a` may refer to a text that contains `$b`; deeper nesting than this is treated as a cycle.
 const EXPANSION_DEPTH_MAX: usize = 8;
@@ -149,7 +146,7 @@ impl Conf {
             Some(path) => conf.add_file(path)?,
             None if must_exist => {
                 let path = candidates.into_iter().next().unwrap_or_default();
-                return Err(ConfError::Io { path, source: io::Error::from_raw_os_error(ENOENT) });
+                return Err(ConfError::Io { path, source: io::Error::from_raw_os_error(Errno::ENOENT.0) });
             }
             None => conf.warnings.extend(
                 explicit.map(|list| format!("CEPH_CONF: there is no file {list}: using default settings")),

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use loligo_cephx::handshake::{
     AuthError, AuthKeys, AuthMethod, AuthRequest, ClientAuth, ConMode, Identity, ServerAuth, ServerStep,
 };
-use loligo_wire::{EntityName, EntityType, GlobalId};
+use loligo_wire::{EntityName, EntityType, Errno, GlobalId};
 
 pub use self::proxy::{FaultProxies, FaultProxy};
 pub use crate::socket::simulated::{SimulatedNetwork, Weather};
@@ -51,7 +51,7 @@ impl ClientAuth for OpenDoor {
     fn bad_method(
         &mut self,
         _: AuthMethod,
-        errno: i32,
+        errno: Errno,
         m: &[u32],
         _: &[u32],
     ) -> Result<AuthRequest, AuthError> {
@@ -84,7 +84,11 @@ impl ServerAuth for OpenDoor {
     }
 
     fn more(&mut self, _payload: &[u8]) -> ServerStep {
-        ServerStep::Bad { errno: 22, methods: vec![AuthMethod::NONE.0], modes: vec![ConMode::Crc.code()] }
+        ServerStep::Bad {
+            errno: Errno::EINVAL,
+            methods: vec![AuthMethod::NONE.0],
+            modes: vec![ConMode::Crc.code()],
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 //! value serves one handshake. The messages are those of `doc/dev/msgr2.rst`, "Authentication".
 
 use bytes::Bytes;
-use loligo_wire::{DecodeError, EntityName, EntityType, GlobalId};
+use loligo_wire::{DecodeError, EntityName, EntityType, Errno, GlobalId};
 use zeroize::Zeroizing;
 
 /// The protection of a connection's frames (`CEPH_CON_MODE_*`).
@@ -90,8 +90,8 @@ pub enum AuthError {
     /// The peer refused: the errno it sent, and the methods it accepts.
     #[error("authentication refused by the peer: {}", refusal(*errno, methods))]
     Refused {
-        /// The peer's errno, made positive: 1 (EPERM), 13 (EACCES), 95 (EOPNOTSUPP), …
-        errno: i32,
+        /// The peer's errno: `EPERM`, `EACCES`, `EOPNOTSUPP`, …
+        errno: Errno,
         /// The methods that the peer accepts.
         methods: Vec<u32>,
     },
@@ -125,7 +125,7 @@ pub trait ClientAuth: Send {
     fn bad_method(
         &mut self,
         method: AuthMethod,
-        errno: i32,
+        errno: Errno,
         methods: &[u32],
         modes: &[u32],
     ) -> Result<AuthRequest, AuthError>;
@@ -154,8 +154,8 @@ pub enum ServerStep {
     },
     /// Refused: AUTH_BAD_METHOD. The connection stays open for another attempt.
     Bad {
-        /// Positive errno.
-        errno: i32,
+        /// Why.
+        errno: Errno,
         /// Accepted methods.
         methods: Vec<u32>,
         /// Accepted modes.
@@ -173,7 +173,7 @@ pub trait ServerAuth: Send {
 }
 
 /// Describes a peer's refusal, and its remedy.
-fn refusal(errno: i32, methods: &[u32]) -> String {
+fn refusal(errno: Errno, methods: &[u32]) -> String {
     let accepts: Vec<String> = methods
         .iter()
         .map(|method| match method {
@@ -183,33 +183,36 @@ fn refusal(errno: i32, methods: &[u32]) -> String {
         })
         .collect();
     let accepts = if accepts.is_empty() { "nothing".to_owned() } else { accepts.join(" and ") };
-    let text = std::io::Error::from_raw_os_error(errno);
     match (errno, methods) {
-        (95, [2]) => format!(
+        (Errno::EOPNOTSUPP, [2]) => format!(
             "it accepts cephx alone, which this client did not offer; name a keyring with --keyring FILE or \
-             'keyring' in ceph.conf, and let 'auth client required' hold cephx ({text})"
+             'keyring' in ceph.conf, and let 'auth client required' hold cephx ({errno})"
         ),
-        (95, _) => format!("it accepts {accepts}; set 'auth client required' to that ({text})"),
-        (1 | 13, _) => format!(
+        (Errno::EOPNOTSUPP, _) => {
+            format!("it accepts {accepts}; set 'auth client required' to that ({errno})")
+        }
+        (Errno::EPERM | Errno::EACCES, _) => format!(
             "it does not know this name, or has another key for it; compare the keyring with what \
-             'ceph auth get NAME' shows, or name another user with --id ({text})"
+             'ceph auth get NAME' shows, or name another user with --id ({errno})"
         ),
-        _ => text.to_string(),
+        _ => errno.to_string(),
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use loligo_wire::Errno;
+
     use super::AuthError;
 
     #[test]
     fn a_refusal_says_why_and_what_to_do() {
         for (errno, methods, words) in [
-            (95, vec![2], ["accepts cephx alone", "--keyring FILE"]),
-            (95, vec![1], ["accepts none", "auth client required"]),
-            (13, vec![2], ["another key for it", "--id"]),
-            (1, vec![], ["does not know this name", "ceph auth get"]),
-            (5, vec![], ["Input/output error", "os error 5"]),
+            (Errno::EOPNOTSUPP, vec![2], ["accepts cephx alone", "--keyring FILE"]),
+            (Errno::EOPNOTSUPP, vec![1], ["accepts none", "auth client required"]),
+            (Errno::EACCES, vec![2], ["another key for it", "--id"]),
+            (Errno::EPERM, vec![], ["does not know this name", "ceph auth get"]),
+            (Errno::EIO, vec![], ["Input/output error", "EIO"]),
         ] {
             let text = AuthError::Refused { errno, methods }.to_string();
             assert!(words.iter().all(|word| text.contains(word)), "{text}");

@@ -28,11 +28,5 @@ mod random;
 pub mod server;
 mod wire;
 
-// Errnos are sent with Linux's numbers.
-const EACCES: i32 = 13;
-const EAGAIN: i32 = 11;
-const EINVAL: i32 = 22;
-const EOPNOTSUPP: i32 = 95;
-
 /// Length in bytes of the connection secret, from which secure mode takes its keys and nonces.
 const CONNECTION_SECRET_LEN: usize = 64;

@@ -12,9 +12,8 @@ use loligo_cephx::handshake::{
 use loligo_cephx::key::{CryptoKey, KeyType};
 use loligo_cephx::keyring::{Entry, Keyring};
 use loligo_cephx::server::{AuthConfig, AuthServer, Rotation, ServiceKeys};
-use loligo_wire::{EntityName, EntityType, GlobalId, UTime};
+use loligo_wire::{EntityName, EntityType, Errno, GlobalId, UTime};
 
-const EACCES: i32 = 13;
 const MON_TTL: Duration = Duration::from_secs(72 * 3600);
 const SERVICE_TTL: Duration = Duration::from_secs(3600);
 
@@ -69,7 +68,7 @@ fn client(name: &str, key: &CryptoKey) -> Arc<AuthClient> {
     AuthClient::new(ClientConfig::new(name.parse().unwrap(), Some(key.clone()), UTime::now))
 }
 
-fn refused<T>(result: Result<T, AuthError>) -> i32 {
+fn refused<T>(result: Result<T, AuthError>) -> Errno {
     match result {
         Err(AuthError::Refused { errno, .. }) => errno,
         Err(other) => panic!("{other}"),
@@ -145,7 +144,7 @@ fn strangers_are_refused_as_a_stock_monitor_does() {
     ] {
         let result = handshake(client(name, key).mon_auth(), server.mon_acceptor());
         match result {
-            Err(AuthError::Refused { errno: EACCES, methods }) => assert_eq!(methods, [2], "{name}"),
+            Err(AuthError::Refused { errno: Errno::EACCES, methods }) => assert_eq!(methods, [2], "{name}"),
             Err(other) => panic!("{name}: {other:?}"),
             Ok(_) => panic!("{name} was accepted"),
         }
@@ -162,8 +161,8 @@ fn a_service_accepts_only_its_own_tickets() {
     let to = |server: &Arc<AuthServer>, service| {
         handshake(client.service_auth(EntityType::OSD, client.global_id()), server.service_acceptor(service))
     };
-    assert_eq!(refused(to(&server, EntityType::MGR)), EACCES);
-    assert_eq!(refused(to(&stranger, EntityType::OSD)), EACCES);
+    assert_eq!(refused(to(&server, EntityType::MGR)), Errno::EACCES);
+    assert_eq!(refused(to(&stranger, EntityType::OSD)), Errno::EACCES);
     assert!(to(&server, EntityType::OSD).is_ok());
     assert!(matches!(
         client.service_auth(EntityType::MDS, client.global_id()).request(),
@@ -186,9 +185,9 @@ fn an_answer_is_good_for_one_challenge() {
     };
     let answer = first.more(&challenge).unwrap();
     assert!(matches!(acceptor.more(&answer), ServerStep::Done { .. }));
-    assert!(matches!(acceptor.more(&answer), ServerStep::Bad { errno: EACCES, .. }));
+    assert!(matches!(acceptor.more(&answer), ServerStep::Bad { errno: Errno::EACCES, .. }));
     acceptor.request(EntityType::CLIENT, request.method, &[1], &request.payload);
-    assert!(matches!(acceptor.more(&answer), ServerStep::Bad { errno: EACCES, .. }));
+    assert!(matches!(acceptor.more(&answer), ServerStep::Bad { errno: Errno::EACCES, .. }));
 }
 
 #[test]
@@ -260,7 +259,7 @@ fn the_methods_of_both_sides_must_meet() {
     let cephx = server_with(AuthConfig::new(UTime::now), &[("client.admin", admin.clone())]);
     let none = server_with(AuthConfig::none(UTime::now), &[]);
     let anybody = AuthClient::new(ClientConfig::new(EntityName::client("admin"), None, UTime::now));
-    assert_eq!(refused(handshake(anybody.mon_auth(), cephx.mon_acceptor())), 95);
+    assert_eq!(refused(handshake(anybody.mon_auth(), cephx.mon_acceptor())), Errno::EOPNOTSUPP);
 
     let mut both = ClientConfig::new(EntityName::client("admin"), Some(admin.key.clone()), UTime::now);
     both.methods = vec![AuthMethod::CEPHX, AuthMethod::NONE];
@@ -270,7 +269,7 @@ fn the_methods_of_both_sides_must_meet() {
         .unwrap();
 
     let strict = client("client.admin", &admin.key);
-    assert_eq!(refused(handshake(strict.mon_auth(), none.mon_acceptor())), 95);
+    assert_eq!(refused(handshake(strict.mon_auth(), none.mon_acceptor())), Errno::EOPNOTSUPP);
 }
 
 /// A clock that the renewal test sets; the other tests do not use it.
@@ -314,10 +313,10 @@ fn tickets_are_renewed_before_they_end() {
     SECONDS.fetch_add(2800, Ordering::Relaxed);
     let payload = client.renewal().unwrap();
     let other = Identity { global_id: GlobalId(7), ..identity.clone() };
-    assert_eq!(server.renew(&other, &payload).result, -EACCES);
-    assert_eq!(server.renew(&identity, &payload[..payload.len() - 1]).result, -EACCES);
+    assert_eq!(server.renew(&other, &payload).result, Errno::EACCES.to_result());
+    assert_eq!(server.renew(&identity, &payload[..payload.len() - 1]).result, Errno::EACCES.to_result());
     assert_eq!(server.renew(&identity, b"").result, -22);
-    assert!(client.renewed(-EACCES, b"").is_err());
+    assert!(client.renewed(Errno::EACCES.to_result(), b"").is_err());
 
     // An expired ticket is not presented at all.
     SECONDS.fetch_add(4000, Ordering::Relaxed);
@@ -344,7 +343,7 @@ fn who_proves_nothing_uses_up_no_global_id() {
     let stranger = client("client.admin", &CryptoKey::generate_of(KeyType::Aes, now()));
     for _ in 0..100 {
         drop(begin(&server, &stranger));
-        assert_eq!(refused(handshake(stranger.mon_auth(), server.mon_acceptor())), EACCES);
+        assert_eq!(refused(handshake(stranger.mon_auth(), server.mon_acceptor())), Errno::EACCES);
     }
     let honest = client("client.admin", &admin.key);
     handshake(honest.mon_auth(), server.mon_acceptor()).unwrap();
@@ -353,7 +352,6 @@ fn who_proves_nothing_uses_up_no_global_id() {
 
 #[test]
 fn global_ids_that_are_not_reserved_are_not_given() {
-    const EAGAIN: i32 = 11;
     let admin = admin();
     let server = server_with(AuthConfig::new(UTime::now), &[("client.admin", admin.clone())]);
     server.limit_global_ids(GlobalId(4102));
@@ -362,7 +360,7 @@ fn global_ids_that_are_not_reserved_are_not_given() {
         handshake(newcomer.mon_auth(), server.mon_acceptor()).map(|_| newcomer.global_id().0)
     };
     assert_eq!((come().unwrap(), come().unwrap()), (4100, 4101));
-    assert_eq!(refused(come()), EAGAIN);
+    assert_eq!(refused(come()), Errno::EAGAIN);
     server.limit_global_ids(GlobalId(5000));
     assert_eq!(come().unwrap(), 4102);
 }
@@ -384,5 +382,5 @@ fn a_global_id_is_not_reclaimed_under_another_name() {
         acceptor.more(&exchange.more(&challenge).unwrap())
     };
     assert!(matches!(again(b'a'), ServerStep::Done { .. }));
-    assert!(matches!(again(b'b'), ServerStep::Bad { errno: EACCES, .. }));
+    assert!(matches!(again(b'b'), ServerStep::Bad { errno: Errno::EACCES, .. }));
 }

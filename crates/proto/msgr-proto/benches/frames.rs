@@ -13,7 +13,7 @@ use loligo_msgr_proto::{
     ClientIdent, Established, Event, Frame, Handshake, Limits, Local, OutBuf, Sealer, ServerIdent,
 };
 use loligo_wire::message::{Header, Msg};
-use loligo_wire::{EntityAddr, EntityName, EntityType, GlobalId};
+use loligo_wire::{EntityAddr, EntityName, EntityType, Errno, GlobalId};
 
 const ROUNDS: u32 = 15;
 /// Messages per round, and per write.
@@ -126,7 +126,13 @@ impl ClientAuth for Trusting {
         Ok(AuthRequest { method: AuthMethod::CEPHX, modes: vec![self.0], payload: Bytes::new() })
     }
 
-    fn bad_method(&mut self, _: AuthMethod, _: i32, _: &[u32], _: &[u32]) -> Result<AuthRequest, AuthError> {
+    fn bad_method(
+        &mut self,
+        _: AuthMethod,
+        _: Errno,
+        _: &[u32],
+        _: &[u32],
+    ) -> Result<AuthRequest, AuthError> {
         ClientAuth::request(self)
     }
 

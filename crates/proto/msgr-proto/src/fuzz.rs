@@ -4,7 +4,7 @@ use bytes::Bytes;
 use loligo_cephx::handshake::{
     AuthError, AuthKeys, AuthMethod, AuthRequest, ClientAuth, ConMode, Identity, ServerAuth, ServerStep,
 };
-use loligo_wire::{EntityAddr, EntityName, EntityType, GlobalId};
+use loligo_wire::{EntityAddr, EntityName, EntityType, Errno, GlobalId};
 
 use crate::compression::compress;
 use crate::crypto::GcmPair;
@@ -180,7 +180,13 @@ impl ClientAuth for Trusting {
         Ok(AuthRequest { method: AuthMethod::CEPHX, modes: vec![self.0], payload: Bytes::new() })
     }
 
-    fn bad_method(&mut self, _: AuthMethod, _: i32, _: &[u32], _: &[u32]) -> Result<AuthRequest, AuthError> {
+    fn bad_method(
+        &mut self,
+        _: AuthMethod,
+        _: Errno,
+        _: &[u32],
+        _: &[u32],
+    ) -> Result<AuthRequest, AuthError> {
         ClientAuth::request(self)
     }
 
@@ -197,7 +203,7 @@ impl ServerAuth for Trusting {
     fn request(&mut self, _: EntityType, method: AuthMethod, modes: &[u32], payload: &[u8]) -> ServerStep {
         match method {
             AuthMethod::CEPHX => ServerStep::More(Bytes::copy_from_slice(payload)),
-            _ => ServerStep::Bad { errno: 95, methods: vec![2], modes: modes.to_vec() },
+            _ => ServerStep::Bad { errno: Errno::EOPNOTSUPP, methods: vec![2], modes: modes.to_vec() },
         }
     }
 

@@ -1,5 +1,7 @@
 //! The protocol's errors.
 
+use loligo_types::Errno;
+
 /// Why a command failed, with the protocol's error numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[repr(u32)]
@@ -33,17 +35,13 @@ impl Fault {
         self as u32
     }
 
-    /// The fault that a Linux errno is reported as.
-    pub fn of_errno(errno: i32) -> Self {
-        const EPERM: i32 = 1;
-        const EACCES: i32 = 13;
-        const EROFS: i32 = 30;
+    /// The fault that an errno is reported as.
+    pub fn of_errno(errno: Errno) -> Self {
         match errno {
-            EPERM | EACCES | EROFS => Self::Perm,
-            22 => Self::Invalid,
-            // ENOSPC, EDQUOT, EFBIG.
-            28 | 122 | 27 => Self::NoSpace,
-            95 => Self::NotSupported,
+            Errno::EPERM | Errno::EACCES | Errno::EROFS => Self::Perm,
+            Errno::EINVAL => Self::Invalid,
+            Errno::ENOSPC | Errno::EDQUOT | Errno::EFBIG => Self::NoSpace,
+            Errno::EOPNOTSUPP => Self::NotSupported,
             _ => Self::Io,
         }
     }

@@ -22,6 +22,6 @@ pub mod rbd;
 
 pub use loligo_types::{
     AddrKind, CapId, Caps, Decode, DecodeError, Encode, EntityAddr, EntityAddrVec, EntityName, EntityNum,
-    EntityType, Epoch, Eversion, Fscid, GlobalId, Incarnation, Ino, Name, OsdId, ParseEntityNameError, PgId,
-    PoolId, Rank, Reader, SnapId, SpgId, Tid, UTime, Uuid, Writer,
+    EntityType, Epoch, Errno, Eversion, Fscid, GlobalId, Incarnation, Ino, Name, OsdId, ParseEntityNameError,
+    PgId, PoolId, Rank, Reader, SnapId, SpgId, Tid, UTime, Uuid, Writer,
 };

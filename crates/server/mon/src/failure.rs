@@ -2,42 +2,7 @@
 
 use std::fmt;
 
-/// An error number, as Linux defines them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Errno(pub i32);
-
-impl Errno {
-    /// Operation not permitted.
-    pub const EPERM: Self = Self(1);
-    /// No such entry.
-    pub const ENOENT: Self = Self(2);
-    /// Input/output error: something could not be loaded or read.
-    pub const EIO: Self = Self(5);
-    /// Try again.
-    pub const EAGAIN: Self = Self(11);
-    /// Permission denied.
-    pub const EACCES: Self = Self(13);
-    /// Resource busy.
-    pub const EBUSY: Self = Self(16);
-    /// Already exists.
-    pub const EEXIST: Self = Self(17);
-    /// Not a directory.
-    pub const ENOTDIR: Self = Self(20);
-    /// Invalid argument.
-    pub const EINVAL: Self = Self(22);
-    /// Too large.
-    pub const EFBIG: Self = Self(27);
-    /// No space left.
-    pub const ENOSPC: Self = Self(28);
-    /// Out of range.
-    pub const ERANGE: Self = Self(34);
-    /// Not empty.
-    pub const ENOTEMPTY: Self = Self(39);
-    /// An item would contain itself.
-    pub const ELOOP: Self = Self(40);
-    /// Not supported.
-    pub const EOPNOTSUPP: Self = Self(95);
-}
+pub use loligo_wire::Errno;
 
 /// The reply to a command that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,8 +10,9 @@ use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
 use loligo_store::{Fetch, ObjectView, StoreError};
+use loligo_wire::Errno;
 
-use crate::errno::Errno;
+use crate::errno;
 
 /// An answer of any type.
 type Answer = Box<dyn Any + Send>;
@@ -48,7 +49,7 @@ impl Fetches {
         let number = self.next.replace(self.next.get() + 1);
         if let Some((_, answer)) = self.answers.borrow().iter().find(|(n, _)| *n == number) {
             let answer = answer.downcast_ref::<Result<T, StoreError>>();
-            return answer.cloned().unwrap_or(Err(StoreError::Stopped)).map_err(Errno::from);
+            return answer.cloned().unwrap_or(Err(StoreError::Stopped)).map_err(errno::of_store);
         }
         if self.waiting() {
             return Err(Errno::EIO); // one read at a time; the caller has not checked `waiting` yet

@@ -18,7 +18,7 @@
 //!   recorded result.
 //!
 //! - Snapshots are clones in the same placement group. Watches are stored with their objects and served
-//!   in the slot. Methods of object classes run as operations of their request.
+//!   in the slot. Methods of object classes ([`loligo_classes`]) run as operations of their request.
 //!
 //! - A map may list several OSDs. Each has a [`Door`] to the same slots and accepts the requests that
 //!   the map directs to it. Data are stored once, also in erasure-coded pools; the rules such pools
@@ -38,7 +38,6 @@
 
 mod asker;
 mod bench;
-mod classes;
 mod clock;
 mod dups;
 mod errno;
@@ -65,9 +64,9 @@ mod trim;
 mod watch;
 
 pub use bench::Bench;
-pub use errno::Errno;
 pub use exec::Limits;
 pub use history::{BLOCKED_S, KEPT_MAX, KEPT_S, SLOW_MAX, SLOW_S, TrackedOp};
+pub use loligo_wire::Errno;
 pub use osd::{Door, Osd, OsdConfig};
 pub use scrub::ScrubPolicy;
 pub use scrubs::{Damage, Fault, PgScrub, ScrubJob, ScrubKind, ScrubReport, Scrubbed};

@@ -14,9 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use loligo_lockstat::{Class, Mutex};
 use loligo_store::{Completer, Fetch, Later};
+use loligo_wire::Errno;
 use rustc_hash::FxHashMap;
 
-use crate::errno::Errno;
 use crate::fetches::Fetches;
 use crate::hands::Hands;
 

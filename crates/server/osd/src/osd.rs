@@ -17,10 +17,9 @@ use loligo_msgr::{Connection, Dispatcher, Error};
 use loligo_store::{ObjectStore, StatFs, StoreError};
 use loligo_wire::message::osd::{MOSDOp, OpCode, OsdFlags};
 use loligo_wire::message::{Message, Msg};
-use loligo_wire::{EntityAddr, OsdId, PoolId, SnapId};
+use loligo_wire::{EntityAddr, Errno, OsdId, PoolId, SnapId};
 
 use crate::asker::Asker;
-use crate::errno::Errno;
 use crate::exec::{self, Budget, Context, Elsewhere as _, Limits, Needs, PoolRules, Room, SnapContext};
 use crate::filing::by_pg;
 use crate::helpers::Helpers;
@@ -219,7 +218,7 @@ impl Osd {
         let (writes, refusal) = match self.allowed(places, pool, conn, session, &op) {
             Ok(writes) => (writes, None),
             Err(errno) => {
-                log!(OSD, 5, "client.{}:{} refused: {}", client, tid, errno.code());
+                log!(OSD, 5, "client.{}:{} refused: {}", client, tid, errno.to_result());
                 (false, Some(errno))
             }
         };

@@ -13,13 +13,12 @@ use loligo_msgr::{Cork, Hold};
 use loligo_store::{Collection, ObjectName, ObjectStore, StoreError};
 use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{MOSDOp, ObjectLocator, OsdFlags};
-use loligo_wire::{EntityAddrVec, Epoch, Eversion, PgId, Tid};
+use loligo_wire::{EntityAddrVec, Epoch, Errno, Eversion, PgId, Tid};
 use smallvec::smallvec;
 
 use self::turn::Turn;
 use crate::asker::{Asker, Held};
 use crate::dups::Dups;
-use crate::errno::Errno;
 use crate::exec::{self, Context, Executed, PgState, Task};
 use crate::group::{Group, Walk};
 use crate::helpers::Helpers;

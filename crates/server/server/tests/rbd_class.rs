@@ -8,16 +8,16 @@ use loligo_rados::{Answer, Builder, Error, ReadOp, WriteOp};
 use loligo_server::{Handle, Server};
 use loligo_wire::message::osd::{OpCode, OsdOp};
 use loligo_wire::rbd::{OldHeader, OldSnap};
-use loligo_wire::{Encode, SnapId, Writer};
+use loligo_wire::{Encode, Errno, SnapId, Writer};
 
-const ENOENT: i32 = 2;
-const EBADF: i32 = 9;
-const EBUSY: i32 = 16;
-const EEXIST: i32 = 17;
-const EINVAL: i32 = 22;
-const ERANGE: i32 = 34;
-const ESTALE: i32 = 116;
-const EDQUOT: i32 = 122;
+const ENOENT: i32 = Errno::ENOENT.0;
+const EBADF: i32 = Errno::EBADF.0;
+const EBUSY: i32 = Errno::EBUSY.0;
+const EEXIST: i32 = Errno::EEXIST.0;
+const EINVAL: i32 = Errno::EINVAL.0;
+const ERANGE: i32 = Errno::ERANGE.0;
+const ESTALE: i32 = Errno::ESTALE.0;
+const EDQUOT: i32 = Errno::EDQUOT.0;
 
 /// A server and a pool on it.
 struct Here {

@@ -11,9 +11,7 @@ use super::args::{ExportFormat, Import};
 use super::{Bar, Place, config, defaults, diff, shaped_as, transfer};
 use crate::failure::{Context, Failure};
 use crate::name::Name;
-
-const EISDIR: i32 = 21;
-const ENOTTY: i32 = 25;
+use loligo_rados::Errno;
 
 /// The input, and its length in bytes if that is known.
 type Source = (Box<dyn Read>, Option<u64>);
@@ -80,8 +78,8 @@ fn open(file: &Path) -> std::io::Result<Source> {
     } else if kind.is_fifo() {
         None
     } else {
-        let errno = if kind.is_dir() { EISDIR } else { ENOTTY };
-        return Err(std::io::Error::from_raw_os_error(errno));
+        let errno = if kind.is_dir() { Errno::EISDIR } else { Errno::ENOTTY };
+        return Err(std::io::Error::from_raw_os_error(errno.0));
     };
     Ok((Box::new(BufReader::new(opened)), size))
 }

@@ -19,7 +19,7 @@ use loligo_rados::{Rados, WriteOp};
 use loligo_wire::message::osd::{
     ChecksumArgs, CopyFrom, ObjectLocator, OpCode, OpFlags, OsdFlags, OsdOp, WatchArgs,
 };
-use loligo_wire::{PoolId, SnapId};
+use loligo_wire::{Errno, PoolId, SnapId};
 use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::TcpStream;
@@ -31,8 +31,8 @@ use crate::attacker::{Attacker, Caller, Credentials, user, user_with};
 use crate::frames::{bombs, claims, halves};
 use crate::victim::Victim;
 
-const EPERM: i32 = -1;
-const EACCES: i32 = -13;
+const EPERM: i32 = Errno::EPERM.to_result();
+const EACCES: i32 = Errno::EACCES.to_result();
 const THREADS: usize = 2;
 /// Time limit of an attacker's round; then it disconnects and begins a new one.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);

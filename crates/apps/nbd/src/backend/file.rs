@@ -263,7 +263,7 @@ impl Inner {
 }
 
 fn fault(e: &io::Error) -> Fault {
-    e.raw_os_error().map_or(Fault::Io, Fault::of_errno)
+    e.raw_os_error().map_or(Fault::Io, |errno| Fault::of_errno(loligo_rados::Errno(errno)))
 }
 
 #[cfg(test)]

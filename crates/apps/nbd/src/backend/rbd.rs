@@ -240,7 +240,7 @@ impl Backend for Rbd {
 }
 
 fn answer(done: Result<Done, Error>) -> Result<Done, Fault> {
-    done.map_err(|e| Fault::of_errno(e.errno().0))
+    done.map_err(|e| Fault::of_errno(e.errno()))
 }
 
 async fn read(image: &Image, offset: u64, len: u32) -> Result<Done, Error> {

@@ -121,7 +121,7 @@ impl Backend for Striped {
             (_, Io::WriteZeroes { fast: true, no_hole: true, .. }) => Started::Now(Err(Fault::NotSupported)),
             (Some(file), io) => {
                 Started::later(
-                    async move { carry_out(&file, io).await.map_err(|e| Fault::of_errno(e.errno().0)) },
+                    async move { carry_out(&file, io).await.map_err(|e| Fault::of_errno(e.errno())) },
                 )
             }
         }

@@ -100,7 +100,7 @@ impl Objecter {
             match answer {
                 Answered::Done(op, reply) => {
                     op.set_answered_on(conn_id);
-                    if reply.result == -Errno::EBLOCKLISTED.0 {
+                    if reply.result == Errno::EBLOCKLISTED.to_result() {
                         self.found_blocklisted();
                     }
                     if let Some(marks) = &op.marks {

@@ -8,7 +8,7 @@ use loligo_lockstat::{Class, Mutex};
 use loligo_msgr::{Connection, Unpacked, Watcher};
 use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{MOSDBackoff, OsdFlags, OsdReply};
-use loligo_wire::{EntityAddr, Epoch, OsdId, PgId, SpgId, Tid};
+use loligo_wire::{EntityAddr, Epoch, Errno, OsdId, PgId, SpgId, Tid};
 use rustc_hash::FxHashMap;
 use tokio::time::Instant;
 
@@ -215,7 +215,9 @@ impl Session {
                 continue;
             }
             let Some(op) = state.table.remove(&tid) else { continue };
-            let again = reply.redirect.is_some() || reply.result == -EAGAIN;
+            // EAGAIN: this OSD cannot serve the operation now, such as a replica with a possibly outdated
+            // copy.
+            let again = reply.redirect.is_some() || reply.result == Errno::EAGAIN.to_result();
             answered.push(if again { Answered::Again(op, reply) } else { Answered::Done(op, reply) });
         }
         answered
@@ -243,9 +245,6 @@ impl Session {
         true
     }
 }
-
-/// `EAGAIN`: this OSD cannot serve the operation now, such as a replica with a possibly outdated copy.
-const EAGAIN: i32 = 11;
 
 /// Called by observers.
 impl Session {

@@ -8,14 +8,14 @@ use loligo_wire::message::osd::{
     BackoffOp, HObject, MOSDBackoff, MOSDOp, MOSDOpReply, ObjectLocator, OpCode, OsdFlags, RequestRedirect,
 };
 use loligo_wire::message::{Message as _, Msg};
-use loligo_wire::{Epoch, Eversion, OsdId, PgId, Tid};
+use loligo_wire::{Epoch, Errno, Eversion, OsdId, PgId, Tid};
 use tokio::time::{Instant, sleep};
 
 use crate::cluster::{Backoff, Cluster, State};
 
-const EAGAIN: i32 = -11;
-const ENOENT: i32 = -2;
-const ENOSPC: i32 = -28;
+const EAGAIN: i32 = Errno::EAGAIN.to_result();
+const ENOENT: i32 = Errno::ENOENT.to_result();
+const ENOSPC: i32 = Errno::ENOSPC.to_result();
 /// The result of a byte comparison that differs at the first byte.
 const MISMATCH: i32 = -4095;
 

@@ -24,7 +24,6 @@ use loligo_wire::rbd::feature;
 use loligo_wire::rbd::object_map::{EXISTS, EXISTS_CLEAN};
 
 use crate::call::{self, telling};
-use crate::error::{EBUSY, ESTALE};
 use crate::features::OBJECT_MAP_INVALID;
 use crate::image::Inner;
 use crate::image::resize::REMOVALS;
@@ -60,7 +59,7 @@ impl Inner {
                 return self.change_copy(io, &change, copy).await;
             }
         }
-        Err(EBUSY.into())
+        Err(Errno::EBUSY.into())
     }
 
     /// Copies an object up, and changes it.
@@ -157,7 +156,7 @@ impl Inner {
         });
         match self.io.operate(names::object_map(&self.id, Some(snap.0)), op).await {
             // A map that is missing, too short or damaged is marked invalid.
-            Err(e) if [Errno::ENOENT, Errno::EINVAL, Errno::ERANGE, ESTALE].contains(&e.errno()) => {
+            Err(e) if [Errno::ENOENT, Errno::EINVAL, Errno::ERANGE, Errno::ESTALE].contains(&e.errno()) => {
                 self.set_flags(OBJECT_MAP_INVALID, OBJECT_MAP_INVALID, snap).await
             }
             done => Ok(done?),

@@ -44,7 +44,7 @@ impl Image {
                     inner.refresh().await?;
                     return Ok(true);
                 }
-                Some(result) if result == -Errno::EOPNOTSUPP.0 => return Ok(false),
+                Some(result) if result == Errno::EOPNOTSUPP.to_result() => return Ok(false),
                 Some(result) => return Err(Errno(result.saturating_neg()).into()),
                 // The owner has changed, or is about to.
                 None => tokio::time::sleep(TRY_EVERY / 4).await,

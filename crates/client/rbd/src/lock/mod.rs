@@ -27,7 +27,6 @@ use tokio::sync::SemaphorePermit;
 use self::messages::{ANSWER_TIMEOUT, ClientId, Message, NEWS_TIMEOUT, result_of};
 pub use self::watchers::Evicted;
 use crate::Error;
-use crate::error::EBUSY;
 use crate::features::OBJECT_MAP_INVALID;
 use crate::image::{GATE_PLACES, Inner};
 use crate::object_map::LOCK;
@@ -164,7 +163,7 @@ impl Inner {
         match self.io.lock(&*self.header, LOCK, LockMode::Exclusive, &self.lock_options()).await {
             Ok(()) => Ok(true),
             Err(e) if e.errno() == Errno::EEXIST => Ok(true),
-            Err(e) if e.errno() == EBUSY => Ok(false),
+            Err(e) if e.errno() == Errno::EBUSY => Ok(false),
             Err(e) => Err(e.into()),
         }
     }

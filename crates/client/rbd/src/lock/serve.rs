@@ -101,7 +101,7 @@ async fn served(request: Served, wanted: Wanted) {
 }
 
 fn code(done: &Result<(), Error>) -> i32 {
-    done.as_ref().map_or_else(|e| -e.errno().0, |()| 0)
+    done.as_ref().map_or_else(|e| e.errno().to_result(), |()| 0)
 }
 
 async fn carry_out(inner: &Arc<Inner>, wanted: Wanted, progress: &Progress) -> Result<(), Error> {

@@ -10,7 +10,6 @@ use loligo_rados::{Errno, LockInfo, LockMode, LockOptions, WatchItem};
 use loligo_wire::{EntityNum, Name};
 
 use crate::Error;
-use crate::error::EBUSY;
 use crate::image::Image;
 use crate::object_map::LOCK;
 
@@ -67,7 +66,7 @@ impl Image {
         let tag = tag.cloned().unwrap_or_default();
         let options = LockOptions { cookie: cookie.to_owned(), tag, ..LockOptions::default() };
         match inner.io.lock(&*inner.header, LOCK, mode, &options).await {
-            Err(e) if [EBUSY, Errno::EEXIST].contains(&e.errno()) => {
+            Err(e) if [Errno::EBUSY, Errno::EEXIST].contains(&e.errno()) => {
                 let holders = self.lock_info().await?.holders;
                 let held =
                     |holder: &loligo_rados::LockHolder| format!("{} ({})", holder.client, holder.cookie);

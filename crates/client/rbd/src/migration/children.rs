@@ -12,7 +12,6 @@ use loligo_wire::rbd::{ChildSpec, ParentSpec, op_feature};
 use crate::call::{gone, tell, telling};
 use crate::clone::children::put_old_clone;
 use crate::clone::parent;
-use crate::error::ESTALE;
 use crate::header::{self, Format, View};
 use crate::image::{Image, Inner};
 use crate::lock::messages::{Message, NEWS_TIMEOUT};
@@ -69,7 +68,7 @@ async fn relink_child(
     match &view.parent {
         Some(parent) if parent == new => {}
         Some(parent) if parent == old => attach(&io, &header, new, &view).await?,
-        _ => return Err(ESTALE.into()),
+        _ => return Err(Errno::ESTALE.into()),
     }
     if view.op_features & op_feature::CLONE_CHILD == 0 {
         exists(tell(&io, names::CHILDREN, "add_child", |w| put_old_clone(w, new, &child.image)).await)?;

@@ -5,7 +5,7 @@
 //! commit. An abort first marks the destination as unusable, and in the end removes the migration from
 //! the source's header.
 
-use loligo_rados::{IoCtx, SnapId};
+use loligo_rados::{Errno, IoCtx, SnapId};
 use loligo_wire::Name;
 use loligo_wire::rbd::{Migration, op_feature, trash_source};
 
@@ -197,7 +197,7 @@ pub(super) async fn discard_destination(pair: &Pair, progress: impl FnMut(u64, u
     });
     match unlisted.await {
         // Another image has the name.
-        Err(e) if e.errno() == crate::error::ESTALE => Ok(()),
+        Err(e) if e.errno() == Errno::ESTALE => Ok(()),
         done => gone(done),
     }
 }

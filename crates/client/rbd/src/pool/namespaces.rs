@@ -4,7 +4,6 @@ use loligo_rados::{Errno, IoCtx};
 use loligo_wire::{Decode, DecodeError, Name, Reader};
 
 use crate::call::{ask, listed, tell};
-use crate::error::EBUSY;
 use crate::{Error, names};
 
 /// Images may be created.
@@ -53,7 +52,7 @@ pub async fn remove(io: &IoCtx, name: impl Into<Name>) -> Result<(), Error> {
     let inner = io.with_namespace(name);
     // From now on no image can be created.
     match set_state(&inner, ADD_DISABLED).await {
-        Err(e) if e.errno() == EBUSY => return Err(Error::NamespaceBusy(name.to_owned())),
+        Err(e) if e.errno() == Errno::EBUSY => return Err(Error::NamespaceBusy(name.to_owned())),
         Err(e) if e.is_not_found() => {}
         done => done?,
     }

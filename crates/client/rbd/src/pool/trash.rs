@@ -13,7 +13,6 @@ use loligo_wire::rbd::{TrashImage, op_feature, trash_state};
 use loligo_wire::{Name, UTime};
 
 use crate::call::{ask, gone, listed, tell, telling};
-use crate::error::{EBUSY, EUCLEAN};
 use crate::header::format1::has_header;
 use crate::image::{Image, Mode, Which};
 use crate::pool::empty::erase;
@@ -195,7 +194,7 @@ pub async fn restore(io: &IoCtx, id: &str, name: Option<&Name>) -> Result<(), Er
         return Err(Errno::EINVAL.into());
     }
     if ![trash_state::NORMAL, trash_state::RESTORING].contains(&entry.state) {
-        return Err(EBUSY.into());
+        return Err(Errno::EBUSY.into());
     }
     let name = name.unwrap_or(&entry.name);
     names::checked(name)?;
@@ -255,8 +254,8 @@ pub async fn remove(io: &IoCtx, id: &str, force: bool, progress: impl FnMut(u64,
     }
     match entry.state {
         trash_state::NORMAL | trash_state::REMOVING => {}
-        trash_state::MOVING => return Err(EUCLEAN.into()),
-        _ => return Err(EBUSY.into()),
+        trash_state::MOVING => return Err(Errno::EUCLEAN.into()),
+        _ => return Err(Errno::EBUSY.into()),
     }
     set_state(io, id, trash_state::REMOVING, trash_state::NORMAL).await?;
     let erased = erase(io, &entry.name, id, progress).await;

@@ -272,7 +272,7 @@ async fn what_no_migration_can_do_is_refused() {
     loligo_rbd::remove(&io, "b", |_, _| {}).await.expect("removed");
     let user = opened(&others, "a").await;
     user.write(0, vec![1; 100].into()).await.expect("written");
-    assert_eq!(errno(prepare().await), Errno(16));
+    assert_eq!(errno(prepare().await), Errno::EBUSY);
     for step in [migration::execute(&io, "a", |_, _| {}).await, migration::commit(&io, "a", |_, _| {}).await]
     {
         assert_eq!(errno(step), Errno::EINVAL);
@@ -298,12 +298,12 @@ async fn what_no_migration_can_do_is_refused() {
     Image::open_by_id(&io, &id, Mode::ReadOnly).await.expect("opens");
     assert_eq!(errno(trash::remove(&io, &id, true, |_, _| {}).await), Errno::EROFS);
     assert_eq!(errno(trash::restore(&io, &id, None).await), Errno::EINVAL);
-    assert_eq!(errno(loligo_rbd::remove(&io, "b", |_, _| {}).await), Errno(16));
-    assert_eq!(errno(trash::put(&io, "b", std::time::Duration::ZERO).await), Errno(16));
+    assert_eq!(errno(loligo_rbd::remove(&io, "b", |_, _| {}).await), Errno::EBUSY);
+    assert_eq!(errno(trash::put(&io, "b", std::time::Duration::ZERO).await), Errno::EBUSY);
     assert_eq!(errno(migration::commit(&io, "b", |_, _| {}).await), Errno::EINVAL);
     let user = opened(&others, "b").await;
     user.write(0, vec![2; 50].into()).await.expect("written");
-    assert_eq!(errno(migration::abort(&io, "b", |_, _| {}).await), Errno(16));
+    assert_eq!(errno(migration::abort(&io, "b", |_, _| {}).await), Errno::EBUSY);
     migration::execute(&io, "b", |_, _| {}).await.expect("executed");
     assert_eq!(errno(migration::execute(&io, "b", |_, _| {}).await), Errno::EINVAL);
     user.close().await.expect("closes");

@@ -66,7 +66,7 @@ async fn snapshots_are_as_many_as_may_be() {
     image.limit_snapshots(Some(1)).await.expect("limited");
     image.create_snapshot("a").await.expect("made");
     let refused = image.create_snapshot("b").await.expect_err("one is enough");
-    assert_eq!(refused.errno(), loligo_rados::Errno(122));
+    assert_eq!(refused.errno(), loligo_rados::Errno::EDQUOT);
     let refused = image.limit_snapshots(Some(0)).await.expect_err("there is one");
     assert_eq!(refused.errno(), loligo_rados::Errno::ERANGE);
     image.limit_snapshots(None).await.expect("not limited");

@@ -59,7 +59,7 @@ async fn locks_by_hand_keep_writers_out() {
     two.lock_by_hand("work", None).await.expect("locked");
     assert!(matches!(one.write(0, vec![1].into()).await, Err(Error::Locked(_))));
     let taken = one.lock_by_hand("more", None).await.expect_err("it is taken");
-    assert_eq!(taken.errno(), loligo_rados::Errno(16), "{taken}");
+    assert_eq!(taken.errno(), loligo_rados::Errno::EBUSY, "{taken}");
     let again = two.lock_by_hand("work", None).await.expect_err("it is taken");
     assert_eq!(again.errno(), loligo_rados::Errno::EEXIST, "{again}");
     assert!(matches!(two.unlock_by_hand("play").await, Err(Error::NoLock(_))));

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use loligo_wire::{EntityName, EntityType, GlobalId, Reader, UTime, Writer};
+use loligo_wire::{EntityName, EntityType, Errno, GlobalId, Reader, UTime, Writer};
 
 use crate::handshake::{AuthError, AuthMethod, ClientAuth, ConMode};
 use crate::key::{CryptoKey, Usage};
@@ -188,7 +188,7 @@ impl AuthClient {
     /// payload.
     pub fn renewed(&self, result: i32, payload: &[u8]) -> Result<(), AuthError> {
         if result < 0 {
-            return Err(AuthError::Refused { errno: result.saturating_neg(), methods: Vec::new() });
+            return Err(AuthError::Refused { errno: Errno(result.saturating_neg()), methods: Vec::new() });
         }
         self.take_reply(payload, |_| Ok(())).map(drop)
     }
@@ -252,7 +252,7 @@ impl AuthClient {
         let request = r.u16()?;
         let status = r.i32()?;
         if status < 0 {
-            return Err(AuthError::Refused { errno: status.saturating_neg(), methods: Vec::new() });
+            return Err(AuthError::Refused { errno: Errno(status.saturating_neg()), methods: Vec::new() });
         }
         let mut sealed_secret = Bytes::new();
         match request {

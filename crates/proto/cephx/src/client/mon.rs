@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use loligo_wire::{Decode as _, Encode as _, EntityType, GlobalId, Reader};
+use loligo_wire::{Decode as _, Encode as _, EntityType, Errno, GlobalId, Reader};
 use zeroize::Zeroizing;
 
 use super::{AuthClient, offered_modes};
-use crate::EACCES;
 use crate::handshake::{AuthError, AuthKeys, AuthMethod, AuthRequest, ClientAuth, ConMode};
 use crate::key::{CryptoKey, Usage};
 use crate::wire::{Challenge, MonOpening, TicketBlob};
@@ -67,11 +66,11 @@ impl ClientAuth for MonAuth {
     fn bad_method(
         &mut self,
         method: AuthMethod,
-        errno: i32,
+        errno: Errno,
         methods: &[u32],
         _modes: &[u32],
     ) -> Result<AuthRequest, AuthError> {
-        if errno == EACCES && method == AuthMethod::CEPHX && self.reclaim.take().is_some() {
+        if errno == Errno::EACCES && method == AuthMethod::CEPHX && self.reclaim.take().is_some() {
             return self.opening(method);
         }
         let configured = &self.client.config.methods;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use loligo_wire::{Decode as _, EntityType, GlobalId, Reader, Writer};
+use loligo_wire::{Decode as _, EntityType, Errno, GlobalId, Reader, Writer};
 use zeroize::Zeroizing;
 
 use super::{AuthClient, Held, Ticket, offered_modes, write_authorizer};
@@ -74,7 +74,7 @@ impl ClientAuth for TicketAuth {
     fn bad_method(
         &mut self,
         _method: AuthMethod,
-        errno: i32,
+        errno: Errno,
         methods: &[u32],
         _modes: &[u32],
     ) -> Result<AuthRequest, AuthError> {

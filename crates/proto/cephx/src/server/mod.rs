@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use loligo_wire::{EntityName, EntityType, GlobalId, UTime};
+use loligo_wire::{EntityName, EntityType, Errno, GlobalId, UTime};
 
 use crate::handshake::{AuthMethod, ConMode, Identity, ServerAuth, ServerStep};
 use crate::keyring::{Entry, Keyring};
@@ -81,7 +81,7 @@ impl AuthConfig {
         offered.iter().filter_map(|code| ConMode::from_code(*code)).find(fits)
     }
 
-    fn refuse(&self, errno: i32, ours: &[ConMode]) -> ServerStep {
+    fn refuse(&self, errno: Errno, ours: &[ConMode]) -> ServerStep {
         ServerStep::Bad {
             errno,
             methods: self.methods.iter().map(|m| m.0).collect(),

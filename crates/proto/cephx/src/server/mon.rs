@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use loligo_wire::{Decode as _, Encode as _, EntityName, EntityType, GlobalId, Reader, Writer};
+use loligo_wire::{Decode as _, Encode as _, EntityName, EntityType, Errno, GlobalId, Reader, Writer};
 use subtle::ConstantTimeEq as _;
 use zeroize::Zeroizing;
 
@@ -15,7 +15,7 @@ use crate::wire::{
     self, Authenticate, Authorize, AuthorizerHead, Challenge, GET_AUTH_SESSION_KEY,
     GET_PRINCIPAL_SESSION_KEY, MonOpening, TicketBlob,
 };
-use crate::{CONNECTION_SECRET_LEN, EACCES, EAGAIN, EINVAL, EOPNOTSUPP, random};
+use crate::{CONNECTION_SECRET_LEN, random};
 
 /// The answer to an MAuth: the fields of the MAuthReply.
 #[derive(Debug)]
@@ -25,9 +25,6 @@ pub struct Renewal {
     /// The payload for the client.
     pub payload: Bytes,
 }
-
-/// A positive errno.
-type Errno = i32;
 
 pub(super) struct MonAcceptor {
     server: Arc<AuthServer>,
@@ -65,15 +62,15 @@ impl ServerAuth for MonAcceptor {
         self.challenged = None;
         let config = &self.server.config;
         let Some(mode) = config.choose(method, modes, &config.mon_modes) else {
-            return self.refuse(EOPNOTSUPP);
+            return self.refuse(Errno::EOPNOTSUPP);
         };
         let Ok(MonOpening { name, global_id }) = MonOpening::from_bytes(payload) else {
-            return self.refuse(EACCES);
+            return self.refuse(Errno::EACCES);
         };
         let reclaims = Some(global_id).filter(|id| *id != GlobalId(0));
         if method != AuthMethod::CEPHX {
             let Some(global_id) = reclaims.or_else(|| self.server.new_global_id()) else {
-                return self.refuse(EAGAIN);
+                return self.refuse(Errno::EAGAIN);
             };
             let identity = unproven_identity(name, global_id);
             return ServerStep::Done { identity, mode, payload: Bytes::new(), keys: AuthKeys::default() };
@@ -85,7 +82,7 @@ impl ServerAuth for MonAcceptor {
 
     fn more(&mut self, payload: &[u8]) -> ServerStep {
         let Some(challenged) = self.challenged.take() else {
-            return self.refuse(EACCES);
+            return self.refuse(Errno::EACCES);
         };
         match self.server.authenticate(&challenged, payload) {
             Ok(step) => step,
@@ -98,18 +95,19 @@ impl AuthServer {
     fn authenticate(&self, client: &Challenged, payload: &[u8]) -> Result<ServerStep, Errno> {
         let mut r = Reader::new(payload);
         if r.u16() != Ok(GET_AUTH_SESSION_KEY) {
-            return Err(EINVAL);
+            return Err(Errno::EINVAL);
         }
-        let request: Authenticate = r.get().map_err(|_| EACCES)?;
+        let request: Authenticate = r.get().map_err(|_| Errno::EACCES)?;
         let entry = self.prove(&client.name, client.challenge, &request)?;
-        let caps = entry.caps.get(EntityType::MON.as_str()).filter(|c| !c.is_empty()).ok_or(EACCES)?.clone();
+        let caps =
+            entry.caps.get(EntityType::MON.as_str()).filter(|c| !c.is_empty()).ok_or(Errno::EACCES)?.clone();
         if client.reclaims.is_none() && !request.old_ticket.blob.is_empty() {
-            return Err(EINVAL);
+            return Err(Errno::EINVAL);
         }
         let old =
             client.reclaims.map(|id| self.reclaim(&request.old_ticket, &client.name, id)).transpose()?;
         // Assigned only now, so that clients that prove nothing use up no ids.
-        let global_id = client.reclaims.or_else(|| self.new_global_id()).ok_or(EAGAIN)?;
+        let global_id = client.reclaims.or_else(|| self.new_global_id()).ok_or(Errno::EAGAIN)?;
         let mut connection_secret = Zeroizing::new(Vec::new());
         if client.mode == ConMode::Secure {
             connection_secret.resize(CONNECTION_SECRET_LEN, 0);
@@ -117,7 +115,7 @@ impl AuthServer {
         }
         let reply = self
             .tickets_reply(&client.name, &entry, global_id, old.as_ref(), &request, Some(&connection_secret))
-            .ok_or(EACCES)?;
+            .ok_or(Errno::EACCES)?;
         let session_key = Zeroizing::new(reply.session_key.secret().to_vec());
         Ok(ServerStep::Done {
             identity: Identity { name: client.name.clone(), global_id, caps, challenge: client.challenge },
@@ -133,42 +131,44 @@ impl AuthServer {
         let reply = match r.u16() {
             Ok(GET_AUTH_SESSION_KEY) => self.renew_all(client, &mut r),
             Ok(GET_PRINCIPAL_SESSION_KEY) => self.renew_services(client, &mut r),
-            _ => Err(EINVAL),
+            _ => Err(Errno::EINVAL),
         };
         match reply {
             Ok(payload) => Renewal { result: 0, payload },
-            Err(errno) => Renewal { result: -errno, payload: Bytes::new() },
+            Err(errno) => Renewal { result: errno.to_result(), payload: Bytes::new() },
         }
     }
 
     /// Renews all tickets: the client proves again that it has its key.
     fn renew_all(&self, client: &Identity, r: &mut Reader<'_>) -> Result<Bytes, Errno> {
-        let request: Authenticate = r.get().map_err(|_| EACCES)?;
+        let request: Authenticate = r.get().map_err(|_| Errno::EACCES)?;
         if client.challenge == 0 {
-            return Err(EACCES); // the client was not authenticated by cephx
+            return Err(Errno::EACCES); // the client was not authenticated by cephx
         }
         let entry = self.prove(&client.name, client.challenge, &request)?;
         let old = self.reclaim(&request.old_ticket, &client.name, client.global_id)?;
         let reply = self.tickets_reply(&client.name, &entry, client.global_id, Some(&old), &request, None);
-        Ok(reply.ok_or(EACCES)?.payload)
+        Ok(reply.ok_or(Errno::EACCES)?.payload)
     }
 
     /// Renews service tickets: the client presents the ticket with which other tickets are requested.
     fn renew_services(&self, client: &Identity, r: &mut Reader<'_>) -> Result<Bytes, Errno> {
-        let head: AuthorizerHead = r.get().map_err(|_| EACCES)?;
+        let head: AuthorizerHead = r.get().map_err(|_| Errno::EACCES)?;
         if head.service != EntityType::AUTH || head.global_id != client.global_id {
-            return Err(EACCES);
+            return Err(Errno::EACCES);
         }
-        let info = self.open_ticket(EntityType::AUTH, &head.ticket).map_err(|_| EACCES)?;
+        let info = self.open_ticket(EntityType::AUTH, &head.ticket).map_err(|_| Errno::EACCES)?;
         let ours = info.ticket.global_id == client.global_id && info.ticket.name == client.name;
         if !ours || info.ticket.expires < self.now() {
-            return Err(EACCES);
+            return Err(Errno::EACCES);
         }
-        let proof = r.blob().map_err(|_| EACCES)?;
-        info.session_key.open(Usage::Authorize, proof, |r| r.get::<Authorize>()).map_err(|_| EACCES)?;
-        r.u8().map_err(|_| EACCES)?;
-        let services = r.u32().map_err(|_| EACCES)?;
-        let entry = self.entity(&client.name).ok_or(EACCES)?;
+        let proof = r.blob().map_err(|_| Errno::EACCES)?;
+        info.session_key
+            .open(Usage::Authorize, proof, |r| r.get::<Authorize>())
+            .map_err(|_| Errno::EACCES)?;
+        r.u8().map_err(|_| Errno::EACCES)?;
+        let services = r.u32().map_err(|_| Errno::EACCES)?;
+        let entry = self.entity(&client.name).ok_or(Errno::EACCES)?;
         let tickets = self.grant_services(services, &client.name, &entry, client.global_id);
         let mut w = Writer::with_capacity(1024);
         write_header(GET_PRINCIPAL_SESSION_KEY, &mut w);
@@ -184,7 +184,7 @@ impl AuthServer {
         let key = entry.as_ref().map_or(&nobody, |e| &e.key);
         let expected = wire::challenge_proof(key, challenge, request.client_challenge);
         let proven = bool::from(expected.ct_eq(&request.proof));
-        entry.filter(|_| proven).ok_or(EACCES)
+        entry.filter(|_| proven).ok_or(Errno::EACCES)
     }
 
     /// Returns the session key of the old ticket, if the ticket proves that the client of this name owns
@@ -195,9 +195,9 @@ impl AuthServer {
         name: &EntityName,
         global_id: GlobalId,
     ) -> Result<CryptoKey, Errno> {
-        let info = self.open_ticket(EntityType::AUTH, old_ticket).map_err(|_| EACCES)?;
+        let info = self.open_ticket(EntityType::AUTH, old_ticket).map_err(|_| Errno::EACCES)?;
         let is_its_own = info.ticket.global_id == global_id && info.ticket.name == *name;
-        if is_its_own { Ok(info.session_key) } else { Err(EACCES) }
+        if is_its_own { Ok(info.session_key) } else { Err(Errno::EACCES) }
     }
 
     /// Builds the reply to a client that has proved its identity. `None` if a secret is missing, which

@@ -4,14 +4,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use loligo_wire::{Decode as _, EntityType, Reader, Writer};
+use loligo_wire::{Decode as _, EntityType, Errno, Reader, Writer};
 use zeroize::Zeroizing;
 
 use super::{AuthServer, unproven_identity};
 use crate::handshake::{AuthKeys, AuthMethod, ConMode, Identity, ServerAuth, ServerStep};
 use crate::key::Usage;
 use crate::wire::{Authorize, AuthorizeReply, AuthorizerHead, Challenge, NoneAuthorizer, ServiceTicketInfo};
-use crate::{CONNECTION_SECRET_LEN, EACCES, EOPNOTSUPP, random};
+use crate::{CONNECTION_SECRET_LEN, random};
 
 pub(super) struct ServiceAcceptor {
     server: Arc<AuthServer>,
@@ -30,7 +30,7 @@ impl ServiceAcceptor {
         Self { server, service, challenged: None }
     }
 
-    fn refuse(&self, errno: i32) -> ServerStep {
+    fn refuse(&self, errno: Errno) -> ServerStep {
         self.server.config.refuse(errno, &self.server.config.service_modes)
     }
 
@@ -58,7 +58,7 @@ impl ServiceAcceptor {
                 payload: Bytes::new(),
                 keys: AuthKeys::default(),
             },
-            Err(_) => self.refuse(EACCES),
+            Err(_) => self.refuse(Errno::EACCES),
         }
     }
 }
@@ -74,13 +74,13 @@ impl ServerAuth for ServiceAcceptor {
         self.challenged = None;
         let config = &self.server.config;
         let Some(mode) = config.choose(method, modes, &config.service_modes) else {
-            return self.refuse(EOPNOTSUPP);
+            return self.refuse(Errno::EOPNOTSUPP);
         };
         if method != AuthMethod::CEPHX {
             return self.accept_unproven(mode, payload);
         }
         let Some((info, _)) = self.open(payload) else {
-            return self.refuse(EACCES);
+            return self.refuse(Errno::EACCES);
         };
         let challenge = random::u64();
         self.challenged = Some(Challenged { mode, challenge });
@@ -91,13 +91,13 @@ impl ServerAuth for ServiceAcceptor {
 
     fn more(&mut self, payload: &[u8]) -> ServerStep {
         let Some(Challenged { mode, challenge }) = self.challenged.take() else {
-            return self.refuse(EACCES);
+            return self.refuse(Errno::EACCES);
         };
         let Some((info, proof)) = self.open(payload) else {
-            return self.refuse(EACCES);
+            return self.refuse(Errno::EACCES);
         };
         if proof.answer != Some(challenge.wrapping_add(1)) {
-            return self.refuse(EACCES);
+            return self.refuse(Errno::EACCES);
         }
         let mut connection_secret = Zeroizing::new(Vec::new());
         if mode == ConMode::Secure {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use loligo_cephx::handshake::{AuthMethod, AuthRequest, ClientAuth, ConMode};
-use loligo_wire::Encode;
+use loligo_wire::{Encode, Errno};
 
 use super::Event;
 use super::wire::{Expected, PeerHello, Wire, expect};
@@ -135,7 +135,7 @@ impl Client {
         match tag {
             Tag::AuthBadMethod => {
                 let bad: BadMethod = expect(tag, tag, payload)?;
-                let errno = bad.result.saturating_neg();
+                let errno = Errno(bad.result.saturating_neg());
                 let request =
                     self.auth.bad_method(AuthMethod(bad.method), errno, &bad.methods, &bad.modes)?;
                 self.send_request(request, wire)?;

@@ -199,7 +199,7 @@ fn on_step(
             Ok(State::AwaitMore(peer, method))
         }
         ServerStep::Bad { errno, methods, modes } => {
-            let bad = BadMethod { method: method.0, result: errno.saturating_neg(), methods, modes };
+            let bad = BadMethod { method: method.0, result: errno.to_result(), methods, modes };
             wire.send(Tag::AuthBadMethod, &bad.to_bytes())?;
             Ok(State::AwaitAuth(peer))
         }

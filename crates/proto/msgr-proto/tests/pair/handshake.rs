@@ -3,7 +3,7 @@
 
 use loligo_cephx::handshake::{AuthError, ConMode};
 use loligo_msgr_proto::{CryptoError, Event, Misbehaviour, Misuse, ProtoError, Session, Tag, Unsupported};
-use loligo_wire::EntityType;
+use loligo_wire::{EntityType, Errno};
 
 use crate::util::{
     CLIENT_ADDR, Direction, GLOBAL_ID, Pair, SERVER_ADDR, Setup, Tamper, addr, client_ident,
@@ -76,7 +76,7 @@ fn a_refused_client_may_try_again_or_give_up() {
 
     let mut pair = Setup { refusals: 2, retries: 1, ..Setup::new(ConMode::Secure) }.pair();
     pair.run(usize::MAX);
-    let refused = AuthError::Refused { errno: 95, methods: vec![2] };
+    let refused = AuthError::Refused { errno: Errno::EOPNOTSUPP, methods: vec![2] };
     assert_eq!(pair.client.error, Some(ProtoError::Auth(refused)));
 }
 

@@ -8,7 +8,7 @@ use loligo_msgr_proto::{
     ClientIdent, Compression, Established, Event, Handshake, Limits, Local, ProtoError, Reconnect,
     ServerIdent,
 };
-use loligo_wire::{EntityAddr, EntityName, EntityType, GlobalId};
+use loligo_wire::{EntityAddr, EntityName, EntityType, Errno, GlobalId};
 
 pub(crate) const CLIENT_ADDR: ([u8; 4], u16) = ([10, 0, 0, 1], 40_000);
 pub(crate) const SERVER_ADDR: ([u8; 4], u16) = ([10, 0, 0, 2], 6_800);
@@ -61,7 +61,7 @@ impl ClientAuth for TestClientAuth {
     fn bad_method(
         &mut self,
         _: AuthMethod,
-        errno: i32,
+        errno: Errno,
         methods: &[u32],
         _: &[u32],
     ) -> Result<AuthRequest, AuthError> {
@@ -114,7 +114,7 @@ impl ServerAuth for TestServerAuth {
         assert_eq!((method, payload), (AuthMethod::CEPHX, &b"open"[..]));
         if let Some(left) = self.refusals.checked_sub(1) {
             self.refusals = left;
-            return ServerStep::Bad { errno: 95, methods: vec![2], modes: modes.to_vec() };
+            return ServerStep::Bad { errno: Errno::EOPNOTSUPP, methods: vec![2], modes: modes.to_vec() };
         }
         self.step()
     }

@@ -14,11 +14,9 @@ use loligo_msgr_proto::{
 };
 use loligo_wire::features::SUPPORTED;
 use loligo_wire::message::{Header, Msg};
-use loligo_wire::{EntityAddr, EntityName, EntityType, GlobalId, Reader, UTime, Writer};
+use loligo_wire::{EntityAddr, EntityName, EntityType, Errno, GlobalId, Reader, UTime, Writer};
 
 use crate::{drive, next_frame};
-
-const EACCES: i32 = 13;
 
 /// Requests authentication method none, and gives up when refused.
 struct AskForNone;
@@ -31,7 +29,7 @@ impl ClientAuth for AskForNone {
     fn bad_method(
         &mut self,
         method: AuthMethod,
-        errno: i32,
+        errno: Errno,
         methods: &[u32],
         _: &[u32],
     ) -> Result<AuthRequest, AuthError> {
@@ -81,7 +79,7 @@ fn a_stock_monitor_says_hello_and_refuses_to_go_without_authentication() {
     let (kind, our_addr) = hello.expect("HELLO comes first");
     assert_eq!(kind, EntityType::MON);
     assert_eq!(our_addr.sock, socket.local_addr().ok());
-    assert_eq!(end, Err(ProtoError::Auth(AuthError::Refused { errno: EACCES, methods: vec![2] })));
+    assert_eq!(end, Err(ProtoError::Auth(AuthError::Refused { errno: Errno::EACCES, methods: vec![2] })));
 }
 
 #[test]

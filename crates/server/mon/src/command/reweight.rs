@@ -65,7 +65,7 @@ pub(super) fn by_utilization(call: &mut Call<'_>) -> Outcome {
     let osds = call.state.served_osds().count().max(1);
     if space.used < MIN_BYTES_PER_OSD.saturating_mul(osds as u64) {
         let why = format!("Refusing to reweight: we only have {} kb used across all osds!", space.used >> 10);
-        return Err(Failure::new(Errno(33), format!("{why}\nFAILED reweight-by-pg")));
+        return Err(Failure::new(Errno::EDOM, format!("{why}\nFAILED reweight-by-pg")));
     }
     let loads = loads(call, None);
     let used = space.used_ratio();
@@ -85,7 +85,7 @@ pub(super) fn by_pg(call: &mut Call<'_>) -> Outcome {
     let pgs: usize = loads.iter().map(|load| load.pgs).sum();
     if pgs == 0 || (pgs as f64) < MIN_PGS_PER_OSD * loads.len() as f64 {
         let why = format!("Refusing to reweight: we only have {pgs} PGs across {} osds!", loads.len());
-        return Err(Failure::new(Errno(33), format!("{why}\nFAILED reweight-by-pg")));
+        return Err(Failure::new(Errno::EDOM, format!("{why}\nFAILED reweight-by-pg")));
     }
     let map = call.state.osdmap();
     let weight = |osd: OsdId| crush_weight(map, osd).max(f64::MIN_POSITIVE);

@@ -22,7 +22,7 @@ impl Monitor {
         self.settle(); // a new map is sent before the reply
         let (result, status, output) = match outcome {
             Ok(Reply { output, status }) => (0, status, output),
-            Err(Failure { errno, status }) => (-errno.0, status, Vec::new()),
+            Err(Failure { errno, status }) => (errno.to_result(), status, Vec::new()),
         };
         let reply = MMgrCommandReply(MCommandReply { result, status, output: output.into() });
         self.out.push((id, Msg::new(&reply).with_tid(tid)));

@@ -156,7 +156,7 @@ impl Monitor {
         let fsid = message.fsid;
         let (result, payload) = match self.do_pool_op(id, &message, now) {
             Ok(payload) => (0, payload),
-            Err(failure) => (-failure.errno.0, None),
+            Err(failure) => (failure.errno.to_result(), None),
         };
         self.settle(); // the new map is sent before the reply
         let epoch = self.state.osdmap().epoch;

@@ -23,7 +23,7 @@ impl Monitor {
         self.settle(); // a new map is sent before the reply
         let (result, status, output) = match outcome {
             Ok(Reply { output, status }) => (0, status, output),
-            Err(Failure { errno, status }) => (-errno.0, status, Vec::new()),
+            Err(Failure { errno, status }) => (errno.to_result(), status, Vec::new()),
         };
         let status = text::to_bytes(&status).into();
         let ack =

@@ -1,11 +1,9 @@
 //! The permissions a request needs.
 
 use loligo_cephx::caps::{Access, ClassCall};
+use loligo_wire::Errno;
 use loligo_wire::message::osd::{MOSDOp, OpCode, WatchArgs};
 use smallvec::SmallVec;
-
-use crate::classes;
-use crate::errno::Errno;
 
 /// The kinds of access a request needs to its object.
 #[derive(Default)]
@@ -24,7 +22,9 @@ impl Needs {
         for op in &op.ops {
             if op.code == OpCode::CALL {
                 let input = op.call_input()?;
-                needs.calls.push(classes::call(&input.class, &input.method).ok_or(Errno::EOPNOTSUPP)?);
+                needs
+                    .calls
+                    .push(loligo_classes::needs(&input.class, &input.method).ok_or(Errno::EOPNOTSUPP)?);
                 continue;
             }
             // A ping changes nothing; its result tells whether the client still watches the object.

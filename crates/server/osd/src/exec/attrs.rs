@@ -5,10 +5,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use loligo_store::Change;
 use loligo_wire::message::osd::{CmpOp, OsdOp, XattrArgs};
-use loligo_wire::{Encode, Reader};
+use loligo_wire::{Encode, Errno, Reader};
 
 use super::execution::{DONE, Execution, Output};
-use crate::errno::Errno;
 
 /// The cost of passing one other attribute.
 const ENTRY_COST: u64 = 32;

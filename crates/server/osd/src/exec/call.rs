@@ -1,12 +1,11 @@
-//! CALL: runs a method of an object class.
+//! CALL: runs a method of an object class at the object of the request.
 
 use bytes::Bytes;
+use loligo_classes::Object;
 use loligo_wire::message::osd::OsdOp;
-use loligo_wire::{EntityAddr, SnapId};
+use loligo_wire::{EntityAddr, Errno, GlobalId, SnapId};
 
 use super::execution::{Execution, Output};
-use crate::classes::{self, Handle, Object};
-use crate::errno::Errno;
 
 /// The cost of a method call beside its operations, its input and its output: its input is decoded and
 /// its output encoded.
@@ -16,9 +15,9 @@ impl Execution<'_> {
     pub(super) fn call(&mut self, op: &OsdOp) -> Output {
         let input = op.call_input()?;
         self.context.works(METHOD_COST + input.input.len() as u64)?;
-        let method = classes::method(&input.class, &input.method).ok_or(Errno::EOPNOTSUPP)?;
-        self.user_modify |= method.write;
-        let output = (method.run)(&mut Handle::new(self, method), &input.input);
+        let method = loligo_classes::method(&input.class, &input.method).ok_or(Errno::EOPNOTSUPP)?;
+        self.user_modify |= method.writes();
+        let output = method.run(self, &input.input);
         if self.context.fetches.waiting() {
             return Err(Errno::EIO); // whatever the method returned: it runs again
         }
@@ -29,8 +28,8 @@ impl Execution<'_> {
 }
 
 impl Object for Execution<'_> {
-    fn client(&self) -> u64 {
-        self.context.client
+    fn client(&self) -> GlobalId {
+        GlobalId(self.context.client)
     }
 
     fn client_addr(&self) -> EntityAddr {

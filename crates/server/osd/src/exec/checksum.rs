@@ -4,11 +4,10 @@ use az::SaturatingAs as _;
 use bytes::Bytes;
 use loligo_wire::crc::crc32c;
 use loligo_wire::message::osd::{ChecksumArgs, OsdOp};
-use loligo_wire::{Reader, Writer};
+use loligo_wire::{Errno, Reader, Writer};
 use xxhash_rust::{xxh32::xxh32, xxh64::xxh64};
 
 use super::execution::{DONE, Execution, Output};
-use crate::errno::Errno;
 
 /// The cost of a checksum beside its input bytes.
 const SUM_COST: u64 = 32;

@@ -9,11 +9,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use loligo_store::{Change, Fetch, ObjectRef, ObjectView, OmapRange};
 use loligo_wire::message::osd::{CopyFrom, ObjectLocator, OpCode, OsdOp};
-use loligo_wire::{Reader, SnapId};
+use loligo_wire::{Errno, Reader, SnapId};
 
 use super::execution::{DONE, Execution, Output};
 use super::snap_set::{SnapSet, Then};
-use crate::errno::Errno;
 
 /// The request contains the truncation state (`CEPH_OSD_COPY_FROM_FLAG_TRUNCATE_SEQ`).
 const TRUNCATE_SEQ: u8 = 64;

@@ -4,10 +4,9 @@ use az::SaturatingAs as _;
 use bytes::{Bytes, BytesMut};
 use loligo_store::{Change, Data};
 use loligo_wire::message::osd::{Extent, OpCode, OpFlags, OsdOp};
-use loligo_wire::{Encode, Reader, Writer};
+use loligo_wire::{Encode, Errno, Reader, Writer};
 
 use super::execution::{DONE, Execution, Output};
-use crate::errno::Errno;
 
 /// The result of a comparison that differs at an offset is −(this + offset).
 const MISMATCH_BASE: u64 = 4095;

@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use loligo_store::{Change, Collection, Info, ObjectRef, ObjectView};
-use loligo_wire::UTime;
 use loligo_wire::message::osd::{OpCode, OpFlags, Ops, OsdOp};
+use loligo_wire::{Errno, UTime};
 use smallvec::SmallVec;
 
 use super::Context;
 use super::ranges::Touched;
 use super::snap_set::SnapSet;
-use crate::errno::Errno;
 use crate::made::Made;
 use crate::watch::{Effects, Load, Watchers};
 
@@ -131,7 +130,7 @@ impl<'a> Execution<'a> {
                 // Not a result, even if the operation may fail: the request waits.
                 Err(errno) if self.context.fetches.waiting() => return Err(errno),
                 Err(errno) => {
-                    outputs.push((errno.code(), std::mem::take(&mut self.explanation)));
+                    outputs.push((errno.to_result(), std::mem::take(&mut self.explanation)));
                     // FAILOK does not cover exceeding the request's budget.
                     if self.context.budget.is_exhausted() || !op.flags.contains(OpFlags::FAILOK) {
                         return Err(errno);

@@ -2,10 +2,10 @@
 
 use std::cell::Cell;
 
+use loligo_wire::Errno;
 use loligo_wire::message::osd::{MOSDOp, ObjectLocator};
 
 use super::Context;
-use crate::errno::Errno;
 
 /// Bounds on objects and requests.
 ///

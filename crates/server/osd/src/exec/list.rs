@@ -6,13 +6,11 @@ use az::SaturatingAs as _;
 use bytes::Bytes;
 use loligo_store::{Collection, Fetch, ObjectName, ObjectRef};
 use loligo_wire::message::osd::{HObject, ListObject, MOSDOp, OpCode, PgNlsResponse};
-use loligo_wire::{Encode, PgId, Reader, SnapId, Writer};
+use loligo_wire::{Encode, Errno, PgId, Reader, SnapId, Writer};
 
 use super::execution::Outputs;
 use super::filed::Filed;
 use super::{Context, scrubbed};
-use crate::classes;
-use crate::errno::Errno;
 use crate::filing::Cut;
 
 /// The namespace that stands for all namespaces (`LIBRADOS_ALL_NSPACES`).
@@ -96,7 +94,7 @@ impl Filter {
     fn decode(r: &mut Reader<'_>) -> Result<Self, Errno> {
         let (_class, _method) = (r.blob()?, r.blob()?);
         let kind = r.blob()?;
-        if kind != b"plain" && !classes::has_filter(kind) {
+        if kind != b"plain" && !loligo_classes::has_filter(kind) {
             return Err(Errno::EINVAL);
         }
         let (xattr, value): (Bytes, Bytes) = (r.get()?, r.get()?);

@@ -35,9 +35,8 @@ use std::sync::Arc;
 use loligo_store::{Collection, ObjectRef, ObjectView, OpRecord};
 use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, OpCode, OsdFlags};
-use loligo_wire::{EntityAddr, Epoch, Eversion, PoolId, SnapId, Tid};
+use loligo_wire::{EntityAddr, Epoch, Errno, Eversion, PoolId, SnapId, Tid};
 
-use crate::errno::Errno;
 use crate::fetches::Fetches;
 use crate::made::Making;
 use crate::scrubs::Scrubs;
@@ -210,7 +209,7 @@ pub(crate) fn execute(
 
 /// Builds the reply to a request that is not executed.
 pub(crate) fn refuse(context: &Context, op: &mut MOSDOp, errno: Errno) -> Executed {
-    let reply = MOSDOpReply::take_answer(op, errno.code(), context.epoch);
+    let reply = MOSDOpReply::take_answer(op, errno.to_result(), context.epoch);
     Executed::Answer(Msg::new(&reply).with_tid(context.tid), Eversion::default(), None)
 }
 
@@ -246,7 +245,7 @@ fn pg_request(
     (version, user_version): (Eversion, u64),
 ) -> Answered {
     let mut outputs = Outputs::new();
-    let result = list::list(context, op, collection, &mut outputs).unwrap_or_else(Errno::code);
+    let result = list::list(context, op, collection, &mut outputs).unwrap_or_else(Errno::to_result);
     if context.fetches.waiting() {
         return Err(Waiting);
     }
@@ -276,7 +275,7 @@ fn read_request(
     let view = match found {
         Ok(view) => view,
         Err(_) if context.fetches.waiting() => return Err(Waiting),
-        Err(errno) => return Ok(Some(answer(context, op, errno.code(), outputs))),
+        Err(errno) => return Ok(Some(answer(context, op, errno.to_result(), outputs))),
     };
     let oid = oid_of(op);
     if let Err(errno) = watches::load(context, &op.ops, &mut state.watches, oid, &*view) {
@@ -285,7 +284,7 @@ fn read_request(
             return Err(Waiting);
         }
         known.tells_of = Some(view.info().version);
-        return Ok(Some(answer(context, op, errno.code(), outputs)));
+        return Ok(Some(answer(context, op, errno.to_result(), outputs)));
     }
     let watched = Watched { watchers: state.watches.of(oid), load: Some(state.watches.load()) };
     let newest = (state.version, state.user_version);
@@ -327,7 +326,7 @@ fn read(
     let user_version = info.user_version;
     known.effects = effects.filter(|_| result.is_ok());
     counters.read(outputs.iter().map(|(_, data)| data.len() as u64).sum());
-    let reply = answer(context, op, result.unwrap_or_else(Errno::code), outputs);
+    let reply = answer(context, op, result.unwrap_or_else(Errno::to_result), outputs);
     Ok(Some(match result {
         Ok(_) => reply.with_read_versions(version_as_read(user_version), user_version),
         Err(Errno::ENOENT) => reply.with_read_versions(newest.0, newest.1),

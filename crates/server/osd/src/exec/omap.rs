@@ -10,10 +10,9 @@ use az::SaturatingAs as _;
 use bytes::Bytes;
 use loligo_store::{Change, KeyValues, OmapPage, OmapRange};
 use loligo_wire::message::osd::{CmpOp, OsdOp};
-use loligo_wire::{Encode, Reader, Writer};
+use loligo_wire::{Encode, Errno, Reader, Writer};
 
 use super::execution::{DONE, Execution, Output};
-use crate::errno::Errno;
 
 /// The cost of reading a pair, beside its bytes.
 const PAIR_COST: u64 = 128;

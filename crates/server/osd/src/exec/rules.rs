@@ -6,10 +6,10 @@
 //! because a stock OSD would have to read it from other OSDs.
 
 use loligo_maps::PgPool;
+use loligo_wire::Errno;
 use loligo_wire::message::osd::{OpCode, OsdOp};
 
 use super::Execution;
-use crate::errno::Errno;
 
 /// The rules of a pool. The default is that of a replicated pool, which allows everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

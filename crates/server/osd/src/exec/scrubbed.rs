@@ -5,11 +5,10 @@ use loligo_store::{Collection, Fetch, ObjectName, ObjectRef};
 use loligo_wire::message::osd::{
     DamagedObject, MOSDOp, ScrubLs, ScrubLsResult, ScrubbedId, Shard, ShardErrors, shard_error,
 };
-use loligo_wire::{Decode as _, Encode as _};
+use loligo_wire::{Decode as _, Encode as _, Errno};
 
 use super::Context;
 use super::filed::Filed;
-use crate::errno::Errno;
 use crate::scrubs::{Damage, Fault};
 
 /// Objects in one reply: each of them is read.

@@ -3,12 +3,11 @@
 use bytes::Bytes;
 use loligo_store::{Change, ObjectView};
 use loligo_wire::message::osd::SnapClone;
-use loligo_wire::{Decode, DecodeError, Encode, Reader, SnapId, Writer};
+use loligo_wire::{Decode, DecodeError, Encode, Errno, Reader, SnapId, Writer};
 use smallvec::SmallVec;
 
 use super::Context;
 use super::ranges::Ranges;
-use crate::errno::Errno;
 
 /// The attribute that stores the list of clones.
 const ATTRIBUTE: Bytes = Bytes::from_static(b"\0snaps");

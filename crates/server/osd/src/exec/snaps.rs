@@ -7,12 +7,11 @@
 
 use loligo_store::{Change, Info, ObjectRef};
 use loligo_wire::message::osd::{ObjectSnaps, OsdOp, SnapClone};
-use loligo_wire::{Encode as _, SnapId};
+use loligo_wire::{Encode as _, Errno, SnapId};
 
 use super::execution::{DONE, Execution, Output};
 use super::ranges::Ranges;
 use super::snap_set::{Clone, SnapSet, Then};
-use crate::errno::Errno;
 
 /// Maximum parts of a clone's overlap; a stock OSD has no bound. Dropped parts count as changed, which
 /// only makes listings of changes larger.

@@ -7,7 +7,7 @@ use loligo_store::{
     Change, Collection, Commit, Info, ObjectChanges, ObjectName, ObjectRef, ObjectView, Transaction,
 };
 use loligo_wire::message::osd::MOSDOp;
-use loligo_wire::{Eversion, SnapId};
+use loligo_wire::{Errno, Eversion, SnapId};
 use smallvec::{SmallVec, smallvec};
 
 use super::execution::CHANGE_COST;
@@ -16,7 +16,7 @@ use super::snap_set::SnapSet;
 use super::state::PgState;
 use super::write::OBJECT;
 use super::{Answered, Context, Known, Waiting, answer, oid_of, watches};
-use crate::errno::Errno;
+use crate::errno;
 use crate::watch;
 
 /// Names that the walk of [`trim`](crate::trim) examines in one step, and clones of one object that one
@@ -51,7 +51,7 @@ pub(super) fn run(
     if context.fetches.waiting() {
         return Err(Waiting);
     }
-    let result = done.map_or_else(Errno::code, |()| 0);
+    let result = done.map_or_else(Errno::to_result, |()| 0);
     Ok(Some(answer(context, op, result, super::execution::Outputs::new())))
 }
 
@@ -75,7 +75,8 @@ fn end_watch(
     known.effects = effects;
     let version = next(context, state);
     let objects = smallvec![ObjectChanges { oid, info: Info { version, ..info }, changes }];
-    let commit = collection.submit(Transaction { version, objects, record: None })?;
+    let commit =
+        collection.submit(Transaction { version, objects, record: None }).map_err(errno::of_store)?;
     done(state, version, commit);
     Ok(())
 }
@@ -122,7 +123,8 @@ fn trim(
     let change = if useless { Change::Remove } else { snaps.keep() };
     let info = Info { version, ..info };
     objects.push(ObjectChanges { oid, info, changes: smallvec![change] });
-    let commit = collection.submit(Transaction { version, objects, record: None })?;
+    let commit =
+        collection.submit(Transaction { version, objects, record: None }).map_err(errno::of_store)?;
     done(state, version, commit);
     Ok(())
 }

@@ -9,10 +9,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use loligo_wire::message::osd::{OpCode, OsdOp};
-use loligo_wire::{DecodeError, Reader, Writer};
+use loligo_wire::{DecodeError, Errno, Reader, Writer};
 
 use super::execution::{DONE, Execution, Output};
-use crate::errno::Errno;
 
 /// Steps of an update (`CEPH_OSD_TMAP_*`).
 mod step {

@@ -7,11 +7,10 @@ use std::time::Instant;
 use bytes::Bytes;
 use loligo_store::{ObjectName, ObjectRef, ObjectView};
 use loligo_wire::message::osd::{ListWatchersResponse, OpCode, Ops, OsdOp, WatchArgs, WatchItem};
-use loligo_wire::{Encode, EntityNum, GlobalId, Reader, Writer};
+use loligo_wire::{Encode, EntityNum, Errno, GlobalId, Reader, Writer};
 
 use super::Context;
 use super::execution::{DONE, Execution, Output};
-use crate::errno::Errno;
 use crate::watch::{Answered, Connected, Effects, Load, Notified, Watch, Watches, notify_bytes, record};
 
 /// `osd_client_watch_timeout`.

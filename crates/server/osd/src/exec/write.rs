@@ -6,8 +6,8 @@ use bytes::Bytes;
 use loligo_store::{
     Change, Collection, Commit, Info, ObjectChanges, ObjectRef, ObjectView, OpRecord, Transaction,
 };
-use loligo_wire::Eversion;
 use loligo_wire::message::osd::{MOSDOp, OsdFlags};
+use loligo_wire::{Errno, Eversion};
 use smallvec::{SmallVec, smallvec};
 
 use super::execution::{Execution, Outputs};
@@ -15,7 +15,7 @@ use super::snap_set::SnapSet;
 use super::snaps;
 use super::state::PgState;
 use super::{Answered, Context, Known, Room, Waiting, answer, oid_of, watches};
-use crate::errno::Errno;
+use crate::errno;
 use crate::stats::Counters;
 
 /// The number of the read that finds a request's object.
@@ -83,12 +83,12 @@ pub(super) fn request(
         Written::Nothing(result) => record.result = result,
         Written::CopyFailed(errno) => {
             known.effects = None;
-            let reply = answer(context, op, errno.code(), outputs);
+            let reply = answer(context, op, errno.to_result(), outputs);
             return Ok(Some(reply.with_versions(Eversion::default(), 0)));
         }
         Written::Failed(errno) => {
             known.effects = None;
-            record.result = errno.code();
+            record.result = errno.to_result();
         }
     }
     let newest_before = state.version;
@@ -96,7 +96,7 @@ pub(super) fn request(
     state.dups.record(record, if wants_outputs { &outputs } else { &[] });
     let user_version = if record.user_version == 0 { user_version_before } else { record.user_version };
     let mut reply = answer(context, op, record.result, outputs).with_versions(record.version, user_version);
-    if record.result == Errno::ENOENT.code() {
+    if record.result == Errno::ENOENT.to_result() {
         reply = reply.with_read_versions(newest_before, state.user_version);
     }
     Ok(Some(reply))
@@ -173,7 +173,7 @@ fn write(
             state.submitted = record.version;
             Written::Changed(record.result)
         }
-        Err(error) => Written::Failed(error.into()),
+        Err(error) => Written::Failed(errno::of_store(error)),
     }
 }
 
@@ -234,7 +234,7 @@ fn submit(
 fn check_outputs(context: &Context, outputs: &mut Outputs) -> Result<(), Errno> {
     let mut fits = Ok(());
     for (rval, data) in outputs.iter_mut().filter(|(_, data)| data.len() > context.limits.write_reply_bytes) {
-        (*rval, *data) = (Errno::EOVERFLOW.code(), Bytes::new());
+        (*rval, *data) = (Errno::EOVERFLOW.to_result(), Bytes::new());
         fits = Err(Errno::EOVERFLOW);
     }
     fits

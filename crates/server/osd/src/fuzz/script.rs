@@ -11,8 +11,6 @@ use loligo_wire::message::osd::{
 };
 use loligo_wire::{PoolId, SnapId};
 
-use crate::classes;
-
 pub(super) const POOL: PoolId = PoolId(1);
 
 /// An action.
@@ -171,7 +169,7 @@ impl Script<'_> {
     }
 
     fn call(&mut self) -> OsdOp {
-        let (class, method) = classes::nth(usize::from(self.byte()), usize::from(self.byte()));
+        let (class, method) = loligo_classes::nth(usize::from(self.byte()), usize::from(self.byte()));
         let input = self.bytes();
         // Most inputs are structures that begin with their version and length.
         let mut framed = vec![1, 1];

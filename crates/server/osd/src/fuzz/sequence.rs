@@ -13,13 +13,12 @@ use loligo_store::ObjectStore;
 use loligo_store::memory::MemoryStore;
 use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, ObjectLocator, Ops, OsdFlags, OsdOp, OsdReply};
 use loligo_wire::message::{Message as _, Msg};
-use loligo_wire::{Epoch, Eversion, PgId, SnapId, Tid, UTime, Uuid};
+use loligo_wire::{Epoch, Errno, Eversion, PgId, SnapId, Tid, UTime, Uuid};
 use smallvec::smallvec;
 
 use super::model::{self, Model};
 use super::script::{POOL, Script, Step};
 use crate::asker::Asker;
-use crate::errno::Errno;
 use crate::exec::{self, Context, Limits, Needs, SnapContext};
 use crate::group::Group as _;
 use crate::helpers::Helpers;

@@ -6,9 +6,8 @@
 //! so concurrent requests may together exceed a bound.
 
 use loligo_lockstat::{Class, Mutex};
+use loligo_wire::Errno;
 use rustc_hash::FxHashMap;
-
-use crate::errno::Errno;
 
 /// Watches of one client; more are refused with EMFILE. Large enough for a test that watches 10,000
 /// objects at once.

@@ -6,15 +6,12 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use loligo_store::ObjectRef;
-use loligo_wire::Writer;
 use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{MWatchNotify, WatchEvent};
+use loligo_wire::{Errno, Writer};
 
 use super::{Answered, Notified, Outbox, WatchKey, Watches, key_of, load, seconds};
 use crate::asker::Asker;
-
-/// The error the notifier gets if watchers have not answered in time.
-const ETIMEDOUT: i32 = 110;
 
 /// A notification that some watchers have not answered.
 pub(crate) struct Notify {
@@ -77,7 +74,7 @@ impl Outgoing {
                 cookie: notify.cookie,
                 version: notify.news.version,
                 notify_id: notify.news.id,
-                return_code: if timed_out { -ETIMEDOUT } else { 0 },
+                return_code: if timed_out { Errno::ETIMEDOUT.to_result() } else { 0 },
                 notifier_gid: notify.news.client,
                 answers: notify.answers(),
                 ..nothing

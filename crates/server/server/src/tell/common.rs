@@ -3,12 +3,12 @@
 use loligo_admin::{Admin, Command, Failure};
 use loligo_mon::object;
 use loligo_mon::output::json::Node;
+use loligo_wire::Errno;
 
 use super::render::{Shape, add, shaped};
 
 /// The commit of Ceph 16.2.15, whose replies these commands imitate.
 const GIT_VERSION: &str = "618f440892089921c3e944a991122ddc44e60516";
-const EOPNOTSUPP: i32 = 95;
 
 pub(super) fn register(admin: &Admin) {
     let version = || object! { "version": "16.2.15", "release": "pacific", "release_type": "stable" };
@@ -16,7 +16,7 @@ pub(super) fn register(admin: &Admin) {
     let commit = || object! { "git_version": GIT_VERSION };
     add(admin, "git_version", "The commit of that release.", Shape::of("version"), commit);
     let no_heap = Failure {
-        errno: EOPNOTSUPP,
+        errno: Errno::EOPNOTSUPP,
         why: "could not issue heap profiler command -- not using tcmalloc!".to_owned(),
     };
     let heap =

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use loligo_admin::{Admin, Command, Failure, Request};
 use loligo_mon::output::json::Node;
 use loligo_mon::{MonService, Monitor, object};
-use loligo_wire::UTime;
+use loligo_wire::{Errno, UTime};
 use tokio::runtime::Handle;
 
 use super::render::{Shape, add, add_text, shaped};
@@ -59,12 +59,12 @@ fn register_quorum(admin: &Admin) {
     let sync = |request: &Request| {
         match request.arg("validate") {
         None => Err(Failure {
-            errno: 1,
+            errno: Errno::EPERM,
             why: "are you SURE? this will mean the monitor store will be erased the next time the monitor is restarted.  \
                   pass '--yes-i-really-mean-it' if you really do."
                 .to_owned(),
         }),
-        Some(_) => Err(Failure { errno: 1, why: "there is no other monitor to get the store from".to_owned() }),
+        Some(_) => Err(Failure { errno: Errno::EPERM, why: "there is no other monitor to get the store from".to_owned() }),
     }
     };
     let sync =

@@ -10,13 +10,11 @@ use loligo_mon::state::State;
 use loligo_mon::state::log::Severity;
 use loligo_mon::{MonService, command, object};
 use loligo_osd::{Bench, Osd};
-use loligo_wire::{EntityAddr, OsdId, UTime};
+use loligo_wire::{EntityAddr, Errno, OsdId, UTime};
 use tokio::runtime::Handle;
 
 use super::render::{Shape, add, add_text, shaped};
 
-const EIO: i32 = 5;
-const EBUSY: i32 = 16;
 /// The limits of a bench, from the defaults of `osd_bench_small_size_max_iops` and its kin: requests per
 /// second of less than 1 MiB, bytes per second of larger ones, and the duration in seconds.
 const BENCH_SMALL_IOPS: u64 = 100;
@@ -79,8 +77,9 @@ impl Asker {
         check_bench(count, size)?;
         let object_size = number("object_size", 0).max(size);
         let bench = Bench { bytes: count, size, object_size, objects: number("object_num", 0) };
-        let took = self.osd.bench(&bench).map_err(|e| Failure { errno: EIO, why: format!("bench: {e}") })?;
-        let busy = || Failure { errno: EBUSY, why: "another bench is under way".to_owned() };
+        let took =
+            self.osd.bench(&bench).map_err(|e| Failure { errno: Errno::EIO, why: format!("bench: {e}") })?;
+        let busy = || Failure { errno: Errno::EBUSY, why: "another bench is under way".to_owned() };
         let seconds = took.ok_or_else(busy)?;
         let seconds = seconds.as_secs_f64().max(1e-9);
         let rate = count as f64 / seconds;
@@ -246,8 +245,10 @@ fn register_idle(admin: &Admin) {
     ] {
         add_text(admin, prefix, help, Ok(""));
     }
-    let refused =
-        Failure { errno: 1, why: "Error flushing objectstore cache: (1) Operation not permitted".to_owned() };
+    let refused = Failure {
+        errno: Errno::EPERM,
+        why: "Error flushing objectstore cache: (1) Operation not permitted".to_owned(),
+    };
     add_text(admin, "cache drop", "Forget what is cached; refused, as by an OSD in memory.", Err(refused));
     for (prefix, with_value) in [("get_heap_property", true), ("set_heap_property", false)] {
         let answer = move |_: &Request| {

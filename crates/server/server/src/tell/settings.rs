@@ -9,15 +9,11 @@ use loligo_conf::table::{self, OptionFacts};
 use loligo_mon::output::json::Node;
 use loligo_mon::state::State;
 use loligo_mon::{MonService, command, object};
-use loligo_wire::{EntityName, EntityType, UTime};
+use loligo_wire::{EntityName, EntityType, Errno, UTime};
 use tokio::runtime::Handle;
 
 use super::render::{Shape, shaped};
 use super::watched::is_watched;
-
-const EPERM: i32 = 1;
-const ENOENT: i32 = 2;
-const EINVAL: i32 = 22;
 
 /// The settings of one daemon.
 struct Settings {
@@ -29,21 +25,17 @@ struct Settings {
 
 /// Why a setting was not changed.
 struct Refused {
-    errno: i32,
+    errno: Errno,
     why: String,
 }
 
 impl Refused {
-    fn of(errno: i32, why: impl Into<String>) -> Self {
+    fn of(errno: Errno, why: impl Into<String>) -> Self {
         Self { errno, why: why.into() }
     }
 
-    fn said(&self) -> &'static str {
-        match self.errno {
-            EPERM => "(1) Operation not permitted",
-            ENOENT => "(2) No such file or directory",
-            _ => "(22) Invalid argument",
-        }
+    fn said(&self) -> String {
+        format!("({}) {}", self.errno.0, self.errno.words().unwrap_or_default())
     }
 }
 
@@ -205,19 +197,20 @@ impl Settings {
 
     /// Changes a setting, and returns the reply of a stock daemon.
     fn change(&self, name: &str, value: &str) -> Result<String, Refused> {
-        let stopped = |failure: Failure| Refused::of(EINVAL, failure.why);
-        let admin = self.admin.upgrade().ok_or_else(|| Refused::of(EINVAL, "the server has stopped"))?;
+        let stopped = |failure: Failure| Refused::of(Errno::EINVAL, failure.why);
+        let admin =
+            self.admin.upgrade().ok_or_else(|| Refused::of(Errno::EINVAL, "the server has stopped"))?;
         let option = table::find(name).filter(|option| option.name == name);
         if admin.is_settable(name) {
-            admin.change(name, value).map_err(|failure| Refused::of(EINVAL, failure.why))?;
+            admin.change(name, value).map_err(|failure| Refused::of(Errno::EINVAL, failure.why))?;
             return Ok(String::new());
         }
-        let option = option.ok_or_else(|| Refused::of(ENOENT, "there is no such option"))?;
+        let option = option.ok_or_else(|| Refused::of(Errno::ENOENT, "there is no such option"))?;
         if !option.at_runtime {
             let why = format!("Configuration option '{name}' may not be modified at runtime");
-            return Err(Refused::of(EPERM, why));
+            return Err(Refused::of(Errno::EPERM, why));
         }
-        let value = option.parse_value(value).map_err(|rejected| Refused::of(EINVAL, rejected.why))?;
+        let value = option.parse_value(value).map_err(|rejected| Refused::of(Errno::EINVAL, rejected.why))?;
         if self.value(name).map_err(stopped)?.as_deref() == Some(&value) {
             return Ok(String::new());
         }
@@ -237,7 +230,7 @@ impl Settings {
 
     fn inject(&self, request: &Request) -> Result<String, Failure> {
         let (options, left) = options(request.arg("injected_args").unwrap_or_default());
-        let (mut said, mut wrong, mut errno) = (String::new(), String::new(), EINVAL);
+        let (mut said, mut wrong, mut errno) = (String::new(), String::new(), Errno::EINVAL);
         for (name, value) in options {
             let Some(value) = value else {
                 wrong += &format!("Option --{name} requires an argument.\n");

@@ -6,15 +6,11 @@ use std::sync::Arc;
 use loligo_admin::{Admin, Failure, Refusal};
 use loligo_cephx::caps::{MonCaps, OsdCaps};
 use loligo_msgr::Connection;
-use loligo_wire::Tid;
 use loligo_wire::message::mon::{MCommand, MCommandReply};
 use loligo_wire::message::{Message, Msg};
+use loligo_wire::{Errno, Tid};
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
-
-const EACCES: i32 = 13;
-const EINVAL: i32 = 22;
-const EBUSY: i32 = 16;
 
 /// The most commands that run at a time, over all clients. Each occupies a thread; further commands are
 /// refused.
@@ -58,15 +54,25 @@ impl Teller {
         };
         let tid = msg.header.tid;
         if !(self.allowed)(conn) {
-            return answer(conn, tid, (-EACCES, self.denied.to_owned(), String::new()));
+            return answer(conn, tid, (Errno::EACCES.to_result(), self.denied.to_owned(), String::new()));
         }
         let text = command.cmd.concat();
         let request = match request_of(&text) {
             Ok(request) => request,
-            Err(why) => return answer(conn, tid, (-EINVAL, (self.malformed)(&text, why), String::new())),
+            Err(why) => {
+                return answer(
+                    conn,
+                    tid,
+                    (Errno::EINVAL.to_result(), (self.malformed)(&text, why), String::new()),
+                );
+            }
         };
         let Ok(permit) = Arc::clone(&self.running).try_acquire_owned() else {
-            return answer(conn, tid, (-EBUSY, "too many commands at a time".to_owned(), String::new()));
+            return answer(
+                conn,
+                tid,
+                (Errno::EBUSY.to_result(), "too many commands at a time".to_owned(), String::new()),
+            );
         };
         let (admin, conn) = (self.admin.clone(), Arc::clone(conn));
         // A command may take a while, and this thread serves a client's requests.
@@ -152,9 +158,13 @@ fn said_by_mon(text: &str, why: Malformed) -> String {
 fn run(admin: &Admin, request: &str) -> (i32, String, String) {
     match admin.run_with_status(request.as_bytes()) {
         Ok((output, status)) => (0, status, output),
-        Err(Refusal::Unknown(words)) => (-EINVAL, format!("unknown command prefix {words}"), String::new()),
-        Err(Refusal::Misfit(_)) => (-EINVAL, "invalid command json".to_owned(), String::new()),
-        Err(Refusal::Failed(Failure { errno, why })) => (-errno, why, String::new()),
+        Err(Refusal::Unknown(words)) => {
+            (Errno::EINVAL.to_result(), format!("unknown command prefix {words}"), String::new())
+        }
+        Err(Refusal::Misfit(_)) => {
+            (Errno::EINVAL.to_result(), "invalid command json".to_owned(), String::new())
+        }
+        Err(Refusal::Failed(Failure { errno, why })) => (errno.to_result(), why, String::new()),
     }
 }
 

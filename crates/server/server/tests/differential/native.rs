@@ -98,7 +98,7 @@ impl Script {
         let outcome = match outcome {
             Err(Error::Os(Errno::EINVAL)) if oid.is_empty() => {
                 let answers = vec![Answer::default(); ops.len()];
-                Ok(Outcome { result: -Errno::EINVAL.0, version: 0, answers })
+                Ok(Outcome { result: Errno::EINVAL.to_result(), version: 0, answers })
             }
             other => other,
         };
@@ -148,7 +148,9 @@ impl Script {
             }
             "snap_stat" => self.stat(&io.at_snapshot(self.snap(&op[2])), oid).await,
             "snap_directory" => self.stat(&io.at_snapshot(SnapId(u64::MAX)), oid).await,
-            "writesame" if !is_multiple(number(&op[3]), &bytes(&op[4])) => (-Errno::EINVAL.0, json!([])),
+            "writesame" if !is_multiple(number(&op[3]), &bytes(&op[4])) => {
+                (Errno::EINVAL.to_result(), json!([]))
+            }
             "cmpext" => {
                 let outcome = io.execute_read(oid, reading(ReadOp::new(), op)).await;
                 (ret(&self.outcome(outcome)), json!([]))
@@ -176,7 +178,7 @@ impl Script {
         };
         match data.len() {
             0 => (0, json!([])),
-            len if len > room => (-Errno::ERANGE.0, json!([])),
+            len if len > room => (Errno::ERANGE.to_result(), json!([])),
             len => (len as i32, json!([shown(&data)])),
         }
     }
@@ -358,11 +360,11 @@ fn shown_answer(op: &Value, answer: Option<&Answer>) -> Option<Value> {
     let full = answer.filter(|answer| answer.result >= 0 && !answer.data.is_empty());
     let read = ["stat", "omap_vals", "omap_keys", "getxattrs", "omap_by_keys"].contains(&text(&op[0]));
     if read && rval >= 0 && data.is_empty() {
-        rval = -Errno::EIO.0;
+        rval = Errno::EIO.to_result();
     }
     Some(match text(&op[0]) {
         "cmpext" | "omap_cmp" => json!(rval),
-        "read" if data.len() as u64 > number(&op[3]) => json!([-Errno::ERANGE.0, ""]),
+        "read" if data.len() as u64 > number(&op[3]) => json!([Errno::ERANGE.to_result(), ""]),
         "read" | "omap_header" | "list_watchers" | "list_snaps" | "checksum" => json!([rval, shown(&data)]),
         "stat" => {
             let stat = full.map(|answer| answer.stat().expect("size and time"));
@@ -440,7 +442,7 @@ async fn slices(io: &IoCtx, pieces: &Value) -> Value {
 fn ret(outcome: &Result<Outcome, Errno>) -> i32 {
     match outcome {
         Ok(outcome) => outcome.result,
-        Err(errno) => -errno.0,
+        Err(errno) => errno.to_result(),
     }
 }
 

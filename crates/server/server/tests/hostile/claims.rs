@@ -2,16 +2,16 @@
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use loligo_server::{Handle, Server};
-use loligo_wire::PoolId;
 use loligo_wire::message::osd::{OsdFlags, OsdOp};
+use loligo_wire::{Errno, PoolId};
 use serde_json::json;
 
 use crate::attacker::{Attacker, builder, command, user};
 
-const EPERM: i32 = -1;
-const ENOENT: i32 = -2;
-const EBUSY: i32 = -16;
-const ESHUTDOWN: i32 = -108;
+const EPERM: i32 = Errno::EPERM.to_result();
+const ENOENT: i32 = Errno::ENOENT.to_result();
+const EBUSY: i32 = Errno::EBUSY.to_result();
+const ESHUTDOWN: i32 = Errno::ESHUTDOWN.to_result();
 
 /// A server with one pool, and its administrator.
 async fn start() -> (Handle, loligo_rados::Rados, PoolId) {

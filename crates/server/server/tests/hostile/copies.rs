@@ -2,12 +2,12 @@
 
 use bytes::Bytes;
 use loligo_server::Server;
-use loligo_wire::SnapId;
 use loligo_wire::message::osd::{CopyFrom, ObjectLocator, OpCode, OsdFlags, OsdOp};
+use loligo_wire::{Errno, SnapId};
 
 use crate::attacker::{Attacker, builder, user};
 
-const EPERM: i32 = -1;
+const EPERM: i32 = Errno::EPERM.to_result();
 
 /// Stock OSDs check only the pool of the copy.
 #[tokio::test(flavor = "multi_thread")]

@@ -4,12 +4,12 @@ use std::array;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use loligo_server::{Handle, Server};
-use loligo_wire::PoolId;
 use loligo_wire::message::osd::{ChecksumArgs, OpCode, OpFlags, OsdFlags, OsdOp, WatchArgs};
+use loligo_wire::{Errno, PoolId};
 
 use crate::attacker::{Attacker, builder, user};
 
-const EMSGSIZE: i32 = -90;
+const EMSGSIZE: i32 = Errno::EMSGSIZE.to_result();
 
 async fn start() -> (Handle, Attacker, PoolId) {
     let server = Server::memory().pool("p").pg_num(1).start().expect("the server starts");

@@ -124,7 +124,7 @@ impl Inner {
             }
             return self.send_change(io, &change, WriteOp::new().create(false)).await;
         }
-        Err(crate::error::EBUSY.into())
+        Err(Errno::EBUSY.into())
     }
 
     /// Copies all states of an object from the source.

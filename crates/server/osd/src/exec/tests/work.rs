@@ -2,10 +2,12 @@
 //! cost depends on the stored content, methods and listings. Method: requests of many kinds, with the
 //! minimum work each must count.
 
+use loligo_wire::Errno;
+
 use super::classes::filtered;
 use super::*;
 
-const EMSGSIZE: i32 = -90;
+const EMSGSIZE: i32 = Errno::EMSGSIZE.to_result();
 
 fn many(count: u64, op: impl Fn(u64) -> OsdOp) -> Ops {
     (0..count).map(op).collect()

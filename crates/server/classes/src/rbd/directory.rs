@@ -6,13 +6,12 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use loligo_wire::{Encode, Reader, Writer};
+use loligo_wire::{Encode, Errno, Reader, Writer};
 
 use super::Answer;
 use super::is_id;
-use crate::classes::Handle;
-use crate::classes::typed::decoded;
-use crate::errno::Errno;
+use crate::handle::Handle;
+use crate::typed::decoded;
 
 const NAME_PREFIX: &str = "name_";
 

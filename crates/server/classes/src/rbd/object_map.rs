@@ -5,11 +5,10 @@ use loligo_wire::rbd::object_map::{
     BLOCK, COUNT_MAX, EXISTS, EXISTS_CLEAN, HEADER_LEN, ObjectMap, PER_BYTE, crcs_hold, decode_header,
     encode_crcs,
 };
-use loligo_wire::{Encode, Reader, Writer};
+use loligo_wire::{Encode, Errno, Reader, Writer};
 
 use super::Answer;
-use crate::classes::Handle;
-use crate::errno::Errno;
+use crate::handle::Handle;
 
 pub(super) fn load(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
     let map = read(object)?;

@@ -28,13 +28,13 @@ mod trash;
 mod types;
 
 use bytes::Bytes;
-use loligo_wire::SnapId;
 use loligo_wire::rbd::{feature, op_feature};
+use loligo_wire::{Errno, SnapId};
 
-use crate::classes::{Class, Handle, Outcome, rd, rw};
-use crate::errno::Errno;
+use crate::class::{Class, Outcome, rd, rw};
+use crate::handle::Handle;
 
-pub(in crate::classes) static CLASS: Class = Class {
+pub(crate) static CLASS: Class = Class {
     name: "rbd",
     methods: &[
         // The header.

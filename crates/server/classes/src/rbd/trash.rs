@@ -3,15 +3,14 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use loligo_wire::{Encode, Reader};
+use loligo_wire::{Encode, Errno, Reader};
 
 use super::Answer;
 use super::directory::take;
 use super::is_id;
 use super::types::TrashImage;
-use crate::classes::Handle;
-use crate::classes::typed::decoded;
-use crate::errno::Errno;
+use crate::handle::Handle;
+use crate::typed::decoded;
 
 const PREFIX: &str = "id_";
 

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use loligo_wire::{Decode, DecodeError, Encode, Reader, Writer};
+use loligo_wire::{Decode, DecodeError, Encode, Errno, Reader, Writer};
 
-use super::{Class, DONE, Handle, Outcome, give, rd, rw};
-use crate::errno::Errno;
+use crate::class::{Class, DONE, Outcome, give, rd, rw};
+use crate::handle::Handle;
 
-pub(super) static CLASS: Class =
+pub(crate) static CLASS: Class =
     Class { name: "refcount", methods: &[rw("get", get), rw("put", put), rw("set", set), rd("read", read)] };
 
 const ATTRIBUTE: &str = "refcount";

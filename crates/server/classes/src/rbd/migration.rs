@@ -2,11 +2,10 @@
 
 use bytes::Bytes;
 use loligo_wire::rbd::Migration;
-use loligo_wire::{Encode, Reader};
+use loligo_wire::{Encode, Errno, Reader};
 
 use super::{Answer, feature, old};
-use crate::classes::Handle;
-use crate::errno::Errno;
+use crate::handle::Handle;
 
 const KEY: &str = "migration";
 

@@ -4,14 +4,13 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use loligo_wire::{Encode, Reader, Writer};
+use loligo_wire::{Encode, Errno, Reader, Writer};
 
 use super::Answer;
 use super::directory::take;
 use super::types::{MirrorImage, MirrorPeer};
-use crate::classes::Handle;
-use crate::classes::typed::decoded;
-use crate::errno::Errno;
+use crate::handle::Handle;
+use crate::typed::decoded;
 
 const UUID_KEY: &str = "mirror_uuid";
 pub(super) const MODE_KEY: &str = "mirror_mode";

@@ -3,14 +3,13 @@
 
 use bytes::Bytes;
 use loligo_wire::rbd::SnapKind;
-use loligo_wire::{Encode, Reader, SnapId};
+use loligo_wire::{Encode, Errno, Reader, SnapId};
 
 use super::mirror::{MODE_DISABLED, MODE_KEY, PEER_PREFIX, uuid};
 use super::types::{MirrorPeer, MirrorSnap, Snap};
 use super::{Answer, snap_key};
-use crate::classes::Handle;
-use crate::classes::typed::decoded;
-use crate::errno::Errno;
+use crate::handle::Handle;
+use crate::typed::decoded;
 
 fn key(uuid: &str) -> String {
     format!("{PEER_PREFIX}{uuid}")

@@ -1,12 +1,12 @@
 //! Class `user`: the buckets of a user of the object gateway, and sums over them (`src/cls/user`).
 
 use bytes::Bytes;
-use loligo_wire::{Decode, DecodeError, Encode, Reader, UTime, Writer};
+use loligo_wire::{Decode, DecodeError, Encode, Errno, Reader, UTime, Writer};
 
-use super::{Class, DONE, Handle, Outcome, give, rd, rw};
-use crate::errno::Errno;
+use crate::class::{Class, DONE, Outcome, give, rd, rw};
+use crate::handle::Handle;
 
-pub(super) static CLASS: Class = Class {
+pub(crate) static CLASS: Class = Class {
     name: "user",
     methods: &[
         rw("set_buckets_info", set_buckets),

@@ -2,17 +2,15 @@
 
 use az::SaturatingAs as _;
 use bytes::Bytes;
-use loligo_wire::Reader;
+use loligo_wire::{Errno, Reader};
 
-use super::{Class, DONE, Handle, Outcome, rw};
-use crate::errno::Errno;
+use crate::class::{Class, DONE, Outcome, rw};
+use crate::handle::Handle;
 
-pub(super) static CLASS: Class = Class { name: "numops", methods: &[rw("add", add), rw("mul", multiply)] };
+pub(crate) static CLASS: Class = Class { name: "numops", methods: &[rw("add", add), rw("mul", multiply)] };
 
 /// Significant digits stored.
 const DIGITS: usize = 10;
-/// The stored value is not a number.
-const EBADMSG: Errno = Errno(74);
 
 fn add(object: &mut Handle<'_>, input: &[u8]) -> Outcome {
     change(object, input, |stored, given| stored + given)
@@ -27,7 +25,7 @@ fn change(object: &mut Handle<'_>, input: &[u8], to: impl Fn(f64, f64) -> f64) -
     let (key, given): (Bytes, Bytes) = (r.get()?, r.get()?);
     let given = number(&given).ok_or(Errno::EINVAL)?;
     let stored = match object.value(&key) {
-        Ok(value) => number(&value).ok_or(EBADMSG)?,
+        Ok(value) => number(&value).ok_or(Errno::EBADMSG)?,
         // A missing key counts as 0, also if the object does not exist.
         Err(Errno::ENOENT) => 0.0,
         Err(errno) => return Err(errno),

@@ -3,11 +3,10 @@
 
 use bytes::Bytes;
 use loligo_wire::rbd::{OldHeader, OldSnap, old_header};
-use loligo_wire::{Decode, Encode, Name, Reader, SnapId, Writer};
+use loligo_wire::{Decode, Encode, Errno, Name, Reader, SnapId, Writer};
 
 use super::Answer;
-use crate::classes::Handle;
-use crate::errno::Errno;
+use crate::handle::Handle;
 
 /// Reads the header; `EINVAL` if the object is too short, `EIO` if the header's lengths exceed the
 /// content.

@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use loligo_wire::{Reader, SnapId};
+use loligo_wire::{Errno, Reader, SnapId};
 
 use super::Answer;
-use crate::classes::Handle;
-use crate::errno::Errno;
+use crate::handle::Handle;
 
 /// Ranges in one call: four times the number of 4 KiB blocks of the largest data object.
 const EXTENTS_MAX: usize = 32 << 10;

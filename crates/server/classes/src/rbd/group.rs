@@ -2,13 +2,12 @@
 
 use bytes::Bytes;
 use loligo_wire::rbd::{GroupImage, GroupMember, GroupSnap, GroupSpec};
-use loligo_wire::{Encode, Reader};
+use loligo_wire::{Encode, Errno, Reader};
 
 use super::Answer;
 use super::{SNAP_PREFIX, op_feature, set_op_features};
-use crate::classes::Handle;
-use crate::classes::typed::decoded;
-use crate::errno::Errno;
+use crate::handle::Handle;
+use crate::typed::decoded;
 
 /// The key of an image's group in its header.
 const GROUP_KEY: &str = "rbd_group_ref";

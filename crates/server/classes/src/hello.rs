@@ -1,11 +1,12 @@
 //! Class `hello`: the example among Ceph's classes (`src/cls/hello`), which tests call.
 
 use bytes::Bytes;
+use loligo_wire::Errno;
 
-use super::{Class, DONE, Handle, Outcome, give, rd, rw, wr};
-use crate::errno::Errno;
+use crate::class::{Class, DONE, Outcome, give, rd, rw, wr};
+use crate::handle::Handle;
 
-pub(super) static CLASS: Class = Class {
+pub(crate) static CLASS: Class = Class {
     name: "hello",
     methods: &[
         rd("say_hello", say_hello),
@@ -22,7 +23,7 @@ pub(super) static CLASS: Class = Class {
 
 /// The filter that the class offers to listings. It selects the same objects as Ceph's own filter
 /// `plain`.
-pub(super) const FILTER: &[u8] = b"hello.hello";
+pub(crate) const FILTER: &[u8] = b"hello.hello";
 
 /// Longer names are refused.
 const NAME_LEN_MAX: usize = 100;

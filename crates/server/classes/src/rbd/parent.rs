@@ -1,13 +1,12 @@
 //! The parent of a clone: the snapshot it was made from.
 
 use bytes::Bytes;
-use loligo_wire::{Encode, Name, Reader, SnapId, Writer};
+use loligo_wire::{Encode, Errno, Name, Reader, SnapId, Writer};
 
 use super::Answer;
 use super::types::{Parent, ParentSpec, Snap};
 use super::{feature, op_feature, require_feature, set_op_features, snap_key, snapshot};
-use crate::classes::Handle;
-use crate::errno::Errno;
+use crate::handle::Handle;
 
 /// Whether the image can have a parent at all.
 fn is_layered(object: &mut Handle<'_>) -> Result<bool, Errno> {

@@ -2,12 +2,12 @@
 //! distinguishes one incarnation of the object from another.
 
 use bytes::Bytes;
-use loligo_wire::{Decode, DecodeError, Encode, Reader, Writer};
+use loligo_wire::{Decode, DecodeError, Encode, Errno, Reader, Writer};
 
-use super::{Class, DONE, Handle, Outcome, give, rd, rw};
-use crate::errno::Errno;
+use crate::class::{Class, DONE, Outcome, give, rd, rw};
+use crate::handle::Handle;
 
-pub(super) static CLASS: Class = Class {
+pub(crate) static CLASS: Class = Class {
     name: "version",
     methods: &[
         rw("set", set),

@@ -3,12 +3,12 @@
 use std::cmp::Ordering;
 
 use bytes::Bytes;
-use loligo_wire::{Decode, DecodeError, Encode, Reader, UTime, Writer};
+use loligo_wire::{Decode, DecodeError, Encode, Errno, Reader, UTime, Writer};
 
-use super::{Class, DONE, Handle, Outcome, give, rd, rw};
-use crate::errno::Errno;
+use crate::class::{Class, DONE, Outcome, give, rd, rw};
+use crate::handle::Handle;
 
-pub(super) static CLASS: Class =
+pub(crate) static CLASS: Class =
     Class { name: "log", methods: &[rw("add", add), rd("list", list), rw("trim", trim), rd("info", info)] };
 
 /// Prefix of the entries' keys.

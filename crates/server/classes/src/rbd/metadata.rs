@@ -7,7 +7,7 @@ use loligo_wire::{Encode, Reader};
 
 use super::Answer;
 use super::directory::take;
-use crate::classes::Handle;
+use crate::handle::Handle;
 
 const PREFIX: &str = "metadata_";
 

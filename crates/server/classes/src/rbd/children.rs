@@ -7,13 +7,12 @@
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
-use loligo_wire::{Encode, Reader, SnapId, Writer};
+use loligo_wire::{Encode, Errno, Reader, SnapId, Writer};
 
 use super::Answer;
 use super::types::{ChildIds, ChildSpec, Snap, SnapKind};
 use super::{op_feature, set_op_features, snap_key, snapshot};
-use crate::classes::Handle;
-use crate::errno::Errno;
+use crate::handle::Handle;
 
 fn children_key(snap: SnapId) -> String {
     format!("snap_children_{:016x}", snap.0)

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use loligo_wire::{Decode, DecodeError, Encode, EntityAddr, EntityNum, Reader, UTime, Writer};
+use loligo_wire::{Decode, DecodeError, Encode, EntityAddr, EntityNum, Errno, Reader, UTime, Writer};
 
-use super::{Class, DONE, Handle, Outcome, give, rd, rw};
-use crate::errno::Errno;
+use crate::class::{Class, DONE, Outcome, give, rd, rw};
+use crate::handle::Handle;
 
-pub(super) static CLASS: Class = Class {
+pub(crate) static CLASS: Class = Class {
     name: "lock",
     methods: &[
         rw("lock", lock),

@@ -1,15 +1,14 @@
 //! An image's snapshots, each a record in its header.
 
 use bytes::Bytes;
-use loligo_wire::{Encode, Name, Reader, SnapId, UTime};
+use loligo_wire::{Encode, Errno, Name, Reader, SnapId, UTime};
 
 use super::Answer;
 use super::image::encode_snapcontext;
 use super::types::{Parent, Snap, SnapKind};
 use super::{SNAP_PREFIX, feature, old, op_feature, require_feature, set_op_features, snap_key};
-use crate::classes::Handle;
-use crate::classes::typed::decoded;
-use crate::errno::Errno;
+use crate::handle::Handle;
+use crate::typed::decoded;
 
 /// The largest snapshot id (`CEPH_MAXSNAP`).
 const SNAP_ID_MAX: u64 = u64::MAX - 2;

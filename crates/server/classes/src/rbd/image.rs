@@ -1,13 +1,12 @@
 //! An image's header: size, features, flags, striping, timestamps.
 
 use bytes::Bytes;
-use loligo_wire::{Encode, Reader, SnapId, UTime, Writer};
+use loligo_wire::{Encode, Errno, Reader, SnapId, UTime, Writer};
 
 use super::Answer;
 use super::types::{Parent, Snap};
 use super::{feature, op_feature, require_feature, set_op_features, snap_key};
-use crate::classes::Handle;
-use crate::errno::Errno;
+use crate::handle::Handle;
 
 pub(super) fn create(object: &mut Handle<'_>, input: &[u8]) -> Answer {
     let mut r = Reader::new(input);
