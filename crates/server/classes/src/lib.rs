@@ -33,4 +33,6 @@ mod version;
 
 pub use class::{Method, Outcome};
 pub use object::Object;
-pub use registry::{has_filter, method, needs, nth};
+#[cfg(feature = "fuzzing")]
+pub use registry::nth;
+pub use registry::{has_filter, method, needs};

@@ -68,7 +68,7 @@ pub fn has_filter(name: &[u8]) -> bool {
 }
 
 /// Maps any two numbers to the names of a class and of one of its methods, for fuzzing.
-#[doc(hidden)]
+#[cfg(feature = "fuzzing")]
 pub fn nth(class: usize, method: usize) -> (&'static str, &'static str) {
     let class = CLASSES[class % CLASSES.len()];
     (class.name, class.methods[method % class.methods.len()].name())
