@@ -21,6 +21,8 @@ mod errno;
 mod error;
 mod ids;
 mod name;
+mod snap_context;
+mod snap_set;
 mod time;
 
 pub use addr::{AddrKind, EntityAddr, EntityAddrVec};
@@ -30,4 +32,6 @@ pub use errno::Errno;
 pub use error::DecodeError;
 pub use ids::{Epoch, Eversion, GlobalId, Incarnation, OsdId, PgId, PoolId, SnapId, SpgId, Tid, Uuid};
 pub use name::Name;
+pub use snap_context::SnapContext;
+pub use snap_set::SnapSet;
 pub use time::UTime;

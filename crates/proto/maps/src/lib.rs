@@ -27,11 +27,10 @@ mod mix;
 mod monmap;
 mod osdmap;
 mod pool;
-mod snaps;
 mod strhash;
 
 pub use features::Features;
-pub use loligo_wire::Name;
+pub use loligo_wire::{Name, SnapSet};
 pub use monmap::{MonAuth, MonInfo, MonMap};
 pub use osdmap::{
     AddrTimes, ApplyError, Blocklist, CrimsonChange, EncodedOsdMap, HOLE, Incremental, MapFlags, NextEpoch,
@@ -41,5 +40,4 @@ pub use pool::{
     PeeringCrush, PgMergeMeta, PgPool, PoolFlags, PoolKind, PoolOpt, PoolOptKey, PoolOpts, PoolSnap,
     ShardSet, Tiering, stable_mod,
 };
-pub use snaps::SnapSet;
 pub use strhash::ObjectHash;

@@ -23,5 +23,5 @@ pub mod rbd;
 pub use loligo_types::{
     AddrKind, Decode, DecodeError, Encode, EntityAddr, EntityAddrVec, EntityName, EntityNum, EntityType,
     Epoch, Errno, Eversion, GlobalId, Incarnation, Name, OsdId, ParseEntityNameError, PgId, PoolId, Reader,
-    SnapId, SpgId, Tid, UTime, Uuid, Writer,
+    SnapContext, SnapId, SnapSet, SpgId, Tid, UTime, Uuid, Writer,
 };

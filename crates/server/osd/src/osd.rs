@@ -12,15 +12,15 @@ use bytes::Bytes;
 use loligo_cephx::caps::Access;
 use loligo_lockstat::{Class, Mutex};
 use loligo_logring::log;
-use loligo_maps::{OsdMap, PoolFlags, SnapSet};
+use loligo_maps::{OsdMap, PoolFlags};
 use loligo_msgr::{Connection, Dispatcher, Error};
 use loligo_store::{ObjectStore, StatFs, StoreError};
 use loligo_wire::message::osd::{MOSDOp, OpCode, OsdFlags};
 use loligo_wire::message::{Message, Msg};
-use loligo_wire::{EntityAddr, Errno, OsdId, PoolId, SnapId};
+use loligo_wire::{EntityAddr, Errno, OsdId, PoolId, SnapContext, SnapId, SnapSet};
 
 use crate::asker::Asker;
-use crate::exec::{self, Budget, Context, Elsewhere as _, Limits, Needs, PoolRules, Room, SnapContext};
+use crate::exec::{self, Budget, Context, Elsewhere as _, Limits, Needs, PoolRules, Room};
 use crate::filing::by_pg;
 use crate::helpers::Helpers;
 use crate::history::TrackedOp;

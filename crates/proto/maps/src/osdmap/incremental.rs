@@ -13,13 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use loligo_wire::{
-    DecodeError, EntityAddr, EntityAddrVec, Epoch, OsdId, PgId, PoolId, Reader, UTime, Uuid, Writer, features,
+    DecodeError, EntityAddr, EntityAddrVec, Epoch, OsdId, PgId, PoolId, Reader, SnapSet, UTime, Uuid, Writer,
+    features,
 };
 
 use super::addr_times::AddrTimes;
 use super::codec::{decode_ratio, encode_pools};
 use super::{MapFlags, OsdState, OsdXInfo, StretchMode, sealed};
-use crate::{Features, Name, PgPool, SnapSet};
+use crate::{Features, Name, PgPool};
 
 /// The changes from one epoch to the next.
 ///

@@ -18,7 +18,7 @@ use std::sync::Arc;
 
 use az::SaturatingAs as _;
 use bytes::Bytes;
-use loligo_wire::{EntityAddrVec, Epoch, OsdId, PgId, PoolId, UTime, Uuid};
+use loligo_wire::{EntityAddrVec, Epoch, OsdId, PgId, PoolId, SnapSet, UTime, Uuid};
 
 pub use addr_times::AddrTimes;
 pub use apply::ApplyError;
@@ -30,7 +30,7 @@ pub use placement::{HOLE, OsdSet, UpActing};
 pub use targets::{Target, Targets};
 
 use crate::crush::CrushMap;
-use crate::{Name, PgPool, SnapSet};
+use crate::{Name, PgPool};
 
 /// The state of a cluster's OSDs and pools in one epoch.
 ///

@@ -7,12 +7,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use az::WrappingAs as _;
 use bytes::Bytes;
-use loligo_wire::{Epoch, Eversion, PgId, PoolId, SnapId, UTime};
+use loligo_wire::{Epoch, Eversion, PgId, PoolId, SnapId, SnapSet, UTime};
 
 pub use opts::{PoolOpt, PoolOptKey, PoolOpts};
 
 use crate::crush::hash32_2;
-use crate::{Name, ObjectHash, SnapSet};
+use crate::{Name, ObjectHash};
 
 /// The redundancy scheme of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

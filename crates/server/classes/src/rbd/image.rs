@@ -207,12 +207,3 @@ fn set_time(object: &mut Handle<'_>, key: &str) -> Answer {
     object.set(key, &UTime::now())?;
     Ok(Bytes::new())
 }
-
-/// Encodes a snapshot context with ids newest first.
-pub(super) fn encode_snapcontext(seq: u64, ids: &[SnapId]) -> Bytes {
-    let mut w = Writer::new();
-    w.u64(seq);
-    w.count(ids.len());
-    ids.iter().for_each(|id| w.u64(id.0));
-    w.into_bytes()
-}
