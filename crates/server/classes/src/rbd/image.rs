@@ -1,7 +1,7 @@
 //! An image's header: size, features, flags, striping, timestamps.
 
 use bytes::Bytes;
-use loligo_wire::{Encode, Errno, Reader, SnapId, UTime, Writer};
+use loligo_wire::{Encode, Errno, Reader, SnapId, UTime};
 
 use super::Answer;
 use super::types::{Parent, Snap};
