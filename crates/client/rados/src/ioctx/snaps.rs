@@ -57,7 +57,7 @@ impl IoCtx {
         let view = self.rados.core().objecter.view();
         view.map()
             .pool(self.pool())
-            .is_some_and(|pool| pool.flags.has(loligo_maps::PoolFlags::SELFMANAGED_SNAPS))
+            .is_some_and(|pool| pool.flags.contains(loligo_maps::PoolFlags::SELFMANAGED_SNAPS))
     }
 }
 

@@ -239,7 +239,7 @@ impl Incremental {
             w.put(&self.epoch);
             w.put(&self.modified);
             w.i64(self.new_pool_max.map_or(-1, |pool| pool.0));
-            w.i32(self.new_flags.map_or(-1, |flags| flags.0.cast_signed()));
+            w.i32(self.new_flags.map_or(-1, |flags| flags.bits().cast_signed()));
             w.put(&self.full_map);
             w.put(&self.crush);
             w.i32(self.new_max_osd.map_or(-1, |max| max.cast_signed()));

@@ -366,7 +366,7 @@ impl State {
         let mut pool = PgPool::erasure(code.data, code.coding, pg_num);
         (pool.crush_rule, pool.stripe_width) = (rule, code.stripe_width());
         pool.erasure_code_profile = profile_name.into();
-        pool.flags = pool.flags.with(self.flag_of_new_pools());
+        pool.flags = pool.flags.union(self.flag_of_new_pools());
         let mut id = Default::default();
         self.change_osdmap(now, |map, inc| {
             if crush != *map.crush {
