@@ -33,7 +33,7 @@ pub use errno::Errno;
 pub use error::DecodeError;
 pub use ids::{Epoch, Eversion, GlobalId, Incarnation, OsdId, PgId, PoolId, SnapId, SpgId, Tid, Uuid};
 pub use name::Name;
-pub use size::{SizeError, Units, parse_number, parse_size, unit_power};
+pub use size::{SizeError, Units, parse_number, parse_size, split_number, unit_power};
 pub use snap_context::SnapContext;
 pub use snap_set::SnapSet;
 pub use time::UTime;

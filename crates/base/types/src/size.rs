@@ -55,14 +55,19 @@ pub fn unit_power(letter: &str) -> Option<u32> {
     })
 }
 
+/// Splits a text behind its number, which may be negative or empty.
+pub fn split_number(text: &str) -> (&str, &str) {
+    let is_part = |(i, b): (usize, u8)| b.is_ascii_digit() || (i == 0 && b == b'-');
+    let end = text.bytes().enumerate().position(|at| !is_part(at));
+    text.split_at(end.unwrap_or(text.len()))
+}
+
 /// Parses a number as Ceph's options have it: with an optional unit in upper case. It may be negative.
 ///
 /// # Errors
 /// The text is invalid; the unit is checked before the number, as by Ceph.
 pub fn parse_number(text: &str, units: Units) -> Result<i64, SizeError> {
-    let is_part = |(i, b): (usize, u8)| b.is_ascii_digit() || (i == 0 && b == b'-');
-    let end = text.bytes().enumerate().position(|at| !is_part(at));
-    let (digits, unit) = text.split_at(end.unwrap_or(text.len()));
+    let (digits, unit) = split_number(text);
     let (factor, letter) = match units {
         Units::Decimal => (1000_i64, unit),
         Units::Binary if unit.len() > 2 => return Err(SizeError::LongUnit),

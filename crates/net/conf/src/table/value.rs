@@ -1,6 +1,6 @@
 //! Option values: checked by their type, and converted to the form that stock monitors store.
 
-use loligo_types::{SizeError, Units, parse_number};
+use loligo_types::{SizeError, Units, parse_number, split_number};
 use loligo_wire::rbd::feature;
 use loligo_wire::{EntityAddr, Uuid};
 
@@ -132,7 +132,7 @@ fn addr(text: &str) -> Result<String, Rejected> {
 
 /// Parses a log level: how much is logged, and how much is kept in memory, as `N` or `N/M`.
 pub(super) fn level(text: &str) -> Result<String, Rejected> {
-    let leading = |text: &str| split_unit(text.trim_start()).0.parse::<i64>().ok();
+    let leading = |text: &str| split_number(text.trim_start()).0.parse::<i64>().ok();
     let Some(first) = leading(text) else {
         return Err(Rejected::new("value must take the form N or N/M, where N and M are integers"));
     };
@@ -145,7 +145,7 @@ pub(super) fn level(text: &str) -> Result<String, Rejected> {
 
 /// Returns both numbers of a log level that [`level`] accepts.
 pub(super) fn levels(text: &str) -> String {
-    let leading = |text: &str| split_unit(text.trim_start()).0.to_owned();
+    let leading = |text: &str| split_number(text.trim_start()).0.to_owned();
     let first = leading(text);
     let second = text.split('/').nth(1).map(leading).filter(|second| !second.is_empty());
     format!("{first}/{}", second.as_ref().unwrap_or(&first))

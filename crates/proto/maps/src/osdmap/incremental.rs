@@ -328,7 +328,7 @@ impl Incremental {
         let mut inc = Self::new(r.get()?, r.get()?);
         inc.modified = r.get()?;
         inc.new_pool_max = Some(r.i64()?).filter(|pool| *pool != -1).map(PoolId);
-        inc.new_flags = u32::try_from(r.i32()?).ok().map(MapFlags);
+        inc.new_flags = u32::try_from(r.i32()?).ok().map(MapFlags::from_bits_retain);
         inc.full_map = r.get()?;
         inc.crush = r.get()?;
         inc.new_max_osd = u32::try_from(r.i32()?).ok();
