@@ -1,5 +1,5 @@
-//! Small types that all crates share (ids, names, times, addresses, errnos), and the codec that encodes and
-//! decodes them.
+//! Small types that all crates share (ids, names, times, addresses, errnos, sets of snapshots, sizes), and
+//! the codec that encodes and decodes them.
 //!
 //! Contents: [`Writer`] and [`Reader`], the [`Encode`] and [`Decode`] traits with the versioned-struct
 //! envelope, and one type for each kind of id, so that ids of different kinds cannot be confused.
@@ -22,6 +22,9 @@ mod error;
 mod fs;
 mod ids;
 mod name;
+mod size;
+mod snap_context;
+mod snap_set;
 mod time;
 
 pub use addr::{AddrKind, EntityAddr, EntityAddrVec};
@@ -32,4 +35,7 @@ pub use error::DecodeError;
 pub use fs::{CapId, Caps, Fscid, Ino, Rank};
 pub use ids::{Epoch, Eversion, GlobalId, Incarnation, OsdId, PgId, PoolId, SnapId, SpgId, Tid, Uuid};
 pub use name::Name;
+pub use size::{SizeError, Units, parse_number, parse_size, split_number, unit_power};
+pub use snap_context::SnapContext;
+pub use snap_set::SnapSet;
 pub use time::UTime;

@@ -63,7 +63,7 @@ async fn an_osd_that_says_again_is_asked_again_under_the_same_number() {
     let seen = fake.seen();
     assert_eq!(seen.len(), 2);
     assert_eq!(seen[0].tid, seen[1].tid);
-    assert_ne!(seen[1].flags & OsdFlags::RETRY.0, 0);
+    assert_ne!(seen[1].flags & OsdFlags::RETRY.bits(), 0);
     assert_eq!(fake.object(b"o").as_deref(), Some(&b"once"[..]));
 }
 
@@ -79,7 +79,7 @@ async fn a_redirect_is_followed() {
     pool.write_full("here", bytes("moved")).await.expect("written");
     assert_eq!(fake.object(b"there").as_deref(), Some(&b"moved"[..]));
     let last = fake.seen().pop().expect("a request");
-    assert_ne!(last.flags & OsdFlags::REDIRECTED.0, 0);
+    assert_ne!(last.flags & OsdFlags::REDIRECTED.bits(), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -177,7 +177,7 @@ async fn a_pause_of_writes_lets_reads_pass() {
     let fake = Fake::start(1, 4).await;
     let pool = pool_of(&fake).await;
     pool.write_full("o", bytes("before")).await.expect("written");
-    fake.change(|map, inc| inc.new_flags = Some(map.flags.with(MapFlags::PAUSEWR)));
+    fake.change(|map, inc| inc.new_flags = Some(map.flags.union(MapFlags::PAUSEWR)));
     pool.rados().wait_for_latest_osdmap().await.expect("the map");
     let write = tokio::spawn({
         let pool = pool.clone();
@@ -185,7 +185,7 @@ async fn a_pause_of_writes_lets_reads_pass() {
     });
     until("the write waits", || pool.rados().in_flight().0 == 1).await;
     assert_eq!(pool.read("o", 0, 0).await.expect("read"), "before");
-    fake.change(|map, inc| inc.new_flags = Some(map.flags.without(MapFlags::PAUSEWR)));
+    fake.change(|map, inc| inc.new_flags = Some(map.flags.difference(MapFlags::PAUSEWR)));
     write.await.expect("no panic").expect("written");
     assert_eq!(pool.read("o", 0, 0).await.expect("read"), "after");
 }

@@ -151,36 +151,36 @@ async fn a_full_pool_and_a_paused_cluster() {
         fake.change(|map, inc| {
             let id = fake_pool(map);
             let mut changed = map.pool(id).expect("the pool").clone();
-            changed.flags = if set { changed.flags.with(flags) } else { changed.flags.without(flags) };
+            changed.flags = if set { changed.flags.union(flags) } else { changed.flags.difference(flags) };
             inc.new_pools.insert(id, changed);
         });
     };
     let set_map = |flags: MapFlags, set: bool| {
-        let changed = move |old: MapFlags| if set { old.with(flags) } else { old.without(flags) };
+        let changed = move |old: MapFlags| if set { old.union(flags) } else { old.difference(flags) };
         fake.change(|map, inc| inc.new_flags = Some(changed(map.flags)));
     };
     let write = || {
         let pool = pool.clone();
         tokio::spawn(async move { pool.write_full("o", bytes("x")).await })
     };
-    let quota = PoolFlags::FULL.with(PoolFlags::FULL_QUOTA);
+    let quota = PoolFlags::FULL.union(PoolFlags::FULL_QUOTA);
     for (pools, flags, why) in [
-        (true, PoolFlags::FULL.0, "pool 'p' is full: remove objects with --force-full, or add space"),
+        (true, PoolFlags::FULL.bits(), "pool 'p' is full: remove objects with --force-full, or add space"),
         (
             true,
             quota.0,
             "pool 'p' is full, its quota is reached: remove objects with --force-full, or raise it with",
         ),
-        (false, u64::from(MapFlags::FULL.0), "the cluster is full: remove objects with --force-full"),
+        (false, u64::from(MapFlags::FULL.bits()), "the cluster is full: remove objects with --force-full"),
         (
             false,
-            u64::from(MapFlags::PAUSEWR.0),
+            u64::from(MapFlags::PAUSEWR.bits()),
             "the cluster has the flag pausewr; 'ceph osd unpause' ends that",
         ),
     ] {
         let set = |set: bool| match pools {
-            true => set_pool(PoolFlags(flags), set),
-            false => set_map(MapFlags(flags as u32), set),
+            true => set_pool(PoolFlags::from_bits_retain(flags), set),
+            false => set_map(MapFlags::from_bits_retain(flags as u32), set),
         };
         set(true);
         until("the map has come", || pool.rados().map_epoch() >= fake.epoch()).await;

@@ -51,9 +51,9 @@ pub use files::{
     KeyfileError, KeyringFileError, read_first_keyring, read_keyfile, read_keyring, write_keyring,
 };
 pub use loligo_cephx::ini::SyntaxError;
+pub use loligo_types::unit_power;
 pub use mon_host::{Messenger, MonAddr};
 pub use options::{Environment, Options};
-pub use value::{size, unit_power};
 
 use arguments::{NO_MON_CONFIG, not_set};
 use loligo_cephx::ini::{self, Line, normalize};

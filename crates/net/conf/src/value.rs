@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use loligo_types::{Units, parse_number};
+
 pub(super) fn bool(text: &str) -> Option<bool> {
     match text.to_ascii_lowercase().as_str() {
         "true" => Some(true),
@@ -13,34 +15,12 @@ pub(super) fn bool(text: &str) -> Option<bool> {
 
 /// A count: K is 1000.
 pub(super) fn count(text: &str) -> Option<u64> {
-    let (number, suffix) = split_number(text);
-    scaled(number, suffix, 1000)
+    u64::try_from(parse_number(text, Units::Decimal).ok()?).ok()
 }
 
-/// A number of bytes: K and Ki are 1024.
-pub fn size(text: &str) -> Option<u64> {
-    let (number, suffix) = split_number(text);
-    let suffix = suffix.strip_suffix('i').filter(|s| !s.is_empty()).unwrap_or(suffix);
-    scaled(number, suffix, 1024)
-}
-
-fn scaled(number: &str, suffix: &str, base: u64) -> Option<u64> {
-    number.parse::<u64>().ok()?.checked_mul(base.checked_pow(unit_power(suffix)?)?)
-}
-
-/// The power of 1,000 or 1,024 of a unit's letter: none or `B`, up to `E`; `None` for other letters
-/// (`strict_si_cast` and `strict_iec_cast` in Ceph's `src/common/strtol.cc`).
-pub fn unit_power(letter: &str) -> Option<u32> {
-    Some(match letter {
-        "" | "B" => 0,
-        "K" => 1,
-        "M" => 2,
-        "G" => 3,
-        "T" => 4,
-        "P" => 5,
-        "E" => 6,
-        _ => return None,
-    })
+/// A number of bytes: K, Ki and KB are 1024.
+pub(super) fn size(text: &str) -> Option<u64> {
+    u64::try_from(parse_number(text, Units::Binary).ok()?).ok()
 }
 
 pub(super) fn f64(text: &str) -> Option<f64> {
@@ -102,7 +82,7 @@ mod tests {
     #[test]
     fn sizes_are_binary_and_counts_decimal() {
         assert_eq!(
-            (size("1"), size("4K"), size("4Ki"), size("2G")),
+            (size("1"), size("4K"), size("4KB"), size("2G")),
             (Some(1), Some(4096), Some(4096), Some(2 << 30))
         );
         assert_eq!(

@@ -31,13 +31,12 @@ mod mix;
 mod monmap;
 mod osdmap;
 mod pool;
-mod snaps;
 mod strhash;
 
 pub use compat::{CompatFeatures, CompatSet};
 pub use features::Features;
 pub use fsmap::{Filesystem, FsMap, FsMapUser, FsName};
-pub use loligo_wire::Name;
+pub use loligo_wire::{Name, SnapSet};
 pub use mdsmap::{Availability, MdsInfo, MdsMap, MdsState, QuiesceCluster};
 pub use monmap::{MonAuth, MonInfo, MonMap};
 pub use osdmap::{
@@ -48,5 +47,4 @@ pub use pool::{
     PeeringCrush, PgMergeMeta, PgPool, PoolFlags, PoolKind, PoolOpt, PoolOptKey, PoolOpts, PoolSnap,
     ShardSet, Tiering, stable_mod,
 };
-pub use snaps::SnapSet;
 pub use strhash::ObjectHash;

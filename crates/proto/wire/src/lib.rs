@@ -23,5 +23,5 @@ pub mod rbd;
 pub use loligo_types::{
     AddrKind, CapId, Caps, Decode, DecodeError, Encode, EntityAddr, EntityAddrVec, EntityName, EntityNum,
     EntityType, Epoch, Errno, Eversion, Fscid, GlobalId, Incarnation, Ino, Name, OsdId, ParseEntityNameError,
-    PgId, PoolId, Rank, Reader, SnapId, SpgId, Tid, UTime, Uuid, Writer,
+    PgId, PoolId, Rank, Reader, SnapContext, SnapId, SnapSet, SpgId, Tid, UTime, Uuid, Writer,
 };

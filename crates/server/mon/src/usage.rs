@@ -139,7 +139,7 @@ pub(crate) const FAILSAFE: f32 = 0.97;
 /// have work to do.
 pub fn has_quotas(map: &OsdMap) -> bool {
     map.pools.values().any(|pool| {
-        pool.quota_max_bytes > 0 || pool.quota_max_objects > 0 || pool.flags.has(PoolFlags::FULL_QUOTA)
+        pool.quota_max_bytes > 0 || pool.quota_max_objects > 0 || pool.flags.contains(PoolFlags::FULL_QUOTA)
     })
 }
 

@@ -90,7 +90,7 @@ pub(crate) fn pool_flags(flags: PoolFlags) -> Vec<&'static str> {
         (16, "eio"),
         (17, "bulk"),
     ];
-    words(flags.0, &NAMES)
+    words(flags.bits(), &NAMES)
 }
 
 /// The words for an OSD's state, in the order in which Ceph prints them.
@@ -109,12 +109,12 @@ pub(crate) fn osd_state(state: OsdState) -> Vec<&'static str> {
         (12, "stop"),
         (1, "up"),
     ];
-    words(u64::from(state.0), &NAMES)
+    words(u64::from(state.bits()), &NAMES)
 }
 
 /// The words for the osdmap's flags.
 pub(crate) fn map_flags(flags: MapFlags) -> Vec<&'static str> {
-    words(u64::from(flags.0), &MAP_FLAG_NAMES)
+    words(u64::from(flags.bits()), &MAP_FLAG_NAMES)
 }
 
 /// The words for the osdmap's flags, by bit number.

@@ -15,13 +15,13 @@ use loligo_store::{
 use loligo_wire::crc::crc32c_of;
 use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{MOSDOp, MOSDOpReply};
-use loligo_wire::{Epoch, Eversion, PgId, PoolId, SnapId, Tid};
+use loligo_wire::{Epoch, Eversion, PgId, PoolId, SnapContext, SnapId, Tid};
 use smallvec::smallvec;
 
 pub use sequence::sequences;
 
 use crate::dups::Dups;
-use crate::exec::{self, Context, Executed, Limits, Needs, PgState, SnapContext};
+use crate::exec::{self, Context, Executed, Limits, Needs, PgState};
 use crate::helpers::Helpers;
 use crate::replies::Replies;
 use crate::stats::Counters;
@@ -55,7 +55,7 @@ fn run(op: MOSDOp) -> Result<(), StoreError> {
     let mut state = PgState::new(version, Dups::default(), Arc::default());
     let context = Context {
         writes,
-        snapc: SnapContext { seq: op.snap_seq, snaps: op.snaps.iter().copied().collect() },
+        snapc: SnapContext { seq: op.snap_seq, snaps: op.snaps.clone() },
         limits,
         data_crc: Some(crc32c_of(op.ops.iter().map(|op| &op.data[..]))),
         data_len: op.ops.iter().map(|op| op.data.len()).sum(),

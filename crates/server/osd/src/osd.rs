@@ -12,15 +12,15 @@ use bytes::Bytes;
 use loligo_cephx::caps::Access;
 use loligo_lockstat::{Class, Mutex};
 use loligo_logring::log;
-use loligo_maps::{OsdMap, PoolFlags, SnapSet};
+use loligo_maps::{OsdMap, PoolFlags};
 use loligo_msgr::{Connection, Dispatcher, Error};
 use loligo_store::{ObjectStore, StatFs, StoreError};
 use loligo_wire::message::osd::{MOSDOp, OpCode, OsdFlags};
 use loligo_wire::message::{Message, Msg};
-use loligo_wire::{EntityAddr, Errno, OsdId, PoolId, SnapId};
+use loligo_wire::{EntityAddr, Errno, OsdId, PoolId, SnapContext, SnapId, SnapSet};
 
 use crate::asker::Asker;
-use crate::exec::{self, Budget, Context, Elsewhere as _, Limits, Needs, PoolRules, Room, SnapContext};
+use crate::exec::{self, Budget, Context, Elsewhere as _, Limits, Needs, PoolRules, Room};
 use crate::filing::by_pg;
 use crate::helpers::Helpers;
 use crate::history::TrackedOp;
@@ -298,7 +298,7 @@ impl Osd {
             return Err(Errno::ESHUTDOWN);
         }
         // Clients that have the map with this flag return the error by themselves.
-        if pool.pool.flags.has(PoolFlags::EIO) {
+        if pool.pool.flags.contains(PoolFlags::EIO) {
             return Err(Errno::EIO);
         }
         let writes = needs.writes();
@@ -320,7 +320,7 @@ fn wants_map(op: &MOSDOp) -> bool {
 
 /// The snapshot context of a write: the pool's snapshots, or those that the client manages.
 fn snap_context(places: &Places, pool: &Pool, op: &MOSDOp) -> SnapContext {
-    if pool.pool.flags.has(PoolFlags::POOL_SNAPS) && !op.flags.contains(OsdFlags::ENFORCE_SNAPC) {
+    if pool.pool.flags.contains(PoolFlags::POOL_SNAPS) && !op.flags.contains(OsdFlags::ENFORCE_SNAPC) {
         return SnapContext {
             seq: pool.pool.snap_seq,
             snaps: pool.pool.snaps.keys().rev().copied().collect(),
@@ -340,12 +340,12 @@ fn addressed_right(pool: &Pool, op: &MOSDOp) -> bool {
 /// How a full pool treats requests that grow an object. Clients that have the map with the full flag
 /// wait by themselves.
 fn room(places: &Places, pool: &Pool, flags: OsdFlags) -> Room {
-    let full = places.full() || pool.pool.flags.has(PoolFlags::FULL);
+    let full = places.full() || pool.pool.flags.contains(PoolFlags::FULL);
     if !full || flags.contains(OsdFlags::FULL_FORCE) {
         Room::There
     } else if !flags.contains(OsdFlags::FULL_TRY) {
         Room::Wait
-    } else if pool.pool.flags.has(PoolFlags::FULL_QUOTA) {
+    } else if pool.pool.flags.contains(PoolFlags::FULL_QUOTA) {
         Room::Refuse(Errno::EDQUOT)
     } else {
         Room::Refuse(Errno::ENOSPC)

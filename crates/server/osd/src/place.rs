@@ -101,7 +101,7 @@ impl Places {
 
     /// Whether the whole cluster is marked full.
     pub(crate) fn full(&self) -> bool {
-        self.map.flags.has(MapFlags::FULL)
+        self.map.flags.contains(MapFlags::FULL)
     }
 
     /// The map as a message. It claims that there is no older map, so that a client several epochs

@@ -10,11 +10,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use loligo_lockstat::{Class, Mutex};
-use loligo_maps::SnapSet as SnapIds;
 use loligo_msgr::Cork;
 use loligo_store::{Fetch, ObjectName, ObjectRef};
 use loligo_wire::message::Msg;
-use loligo_wire::{Epoch, PoolId};
+use loligo_wire::{Epoch, PoolId, SnapSet};
 
 use crate::asker::Asker;
 use crate::exec::{TRIM_PAGE, Task, heads_with_clones};
@@ -28,7 +27,7 @@ static TRIMS: Class = Class::new("osd.trims");
 static TRIM_PG: Class = Class::new("osd.trim_pg");
 
 /// Called when snapshots are gone from all placement groups of a pool.
-pub(crate) type OnPurged = Box<dyn Fn(PoolId, SnapIds) + Send + Sync>;
+pub(crate) type OnPurged = Box<dyn Fn(PoolId, SnapSet) + Send + Sync>;
 
 /// The snapshots being removed.
 pub(crate) struct Trims {
@@ -40,7 +39,7 @@ pub(crate) struct Trims {
 struct State {
     running: bool,
     /// Removed, but still on the map's list.
-    done: SnapIds,
+    done: SnapSet,
 }
 
 impl Default for Trims {
@@ -110,7 +109,7 @@ impl Trims {
         }
         drop(pools);
         if let Some(tell) = self.on_purged.get().filter(|_| !failed) {
-            tell(job.pool, SnapIds::clone(&job.removed));
+            tell(job.pool, SnapSet::clone(&job.removed));
         }
     }
 }
@@ -120,7 +119,7 @@ struct Job {
     trims: Arc<Trims>,
     pool: PoolId,
     epoch: Epoch,
-    removed: Arc<SnapIds>,
+    removed: Arc<SnapSet>,
     groups_left: AtomicUsize,
     failed: AtomicBool,
 }

@@ -186,7 +186,7 @@ fn split_last(bytes: &[u8], at: u8) -> Option<(&[u8], &[u8])> {
 
 /// A number of bytes, with K, M, G.
 fn size(bytes: &[u8]) -> Option<u64> {
-    loligo_conf::size(&text(bytes)?.to_ascii_uppercase())
+    loligo_types::parse_size(str::from_utf8(bytes).ok()?).ok()
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::{Either, ready};
 use loligo_wire::message::osd::{Extent, MOSDOp, ObjectLocator, OpCode, Ops, OsdFlags, OsdOp, OsdReply};
-use loligo_wire::{DecodeError, PoolId, Reader, SnapId, UTime};
+use loligo_wire::{DecodeError, PoolId, Reader, SnapContext, SnapId, UTime};
 use smallvec::smallvec;
 
 use crate::error::Errno;
@@ -33,7 +33,6 @@ pub use self::locks::{LockHolder, LockInfo, LockMode, LockOptions};
 pub use self::read_op::{Answer, Checksum, ChecksumKind, ReadOp};
 pub use self::scrubbed::Damaged;
 pub use self::snaps::PoolSnapshot;
-use self::snaps::SnapContext;
 pub use self::watch::{Confirmation, Notification, Notified, Watch, WatchNews, WatcherId};
 pub use self::write_op::WriteOp;
 

@@ -5,18 +5,11 @@ use std::time::SystemTime;
 
 use loligo_wire::message::mon::PoolOpCode;
 use loligo_wire::message::osd::{ObjectSnaps, OpCode, OsdOp};
-use loligo_wire::{Decode as _, SnapId};
+use loligo_wire::{Decode as _, SnapContext, SnapId};
 
 use super::{IoCtx, WriteOp};
 use crate::Error;
 use crate::error::Errno;
-
-/// The snapshot context that writers send.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct SnapContext {
-    pub(super) seq: SnapId,
-    pub(super) snaps: Vec<SnapId>,
-}
 
 /// A snapshot of a whole pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,12 +42,11 @@ impl IoCtx {
     /// # Errors
     /// EINVAL if the ids do not descend, or one is newer than `seq`.
     pub fn with_snap_context(&self, seq: SnapId, snaps: &[SnapId]) -> Result<Self, Error> {
-        let descends = snaps.windows(2).all(|pair| pair[0] > pair[1]);
-        if !descends || snaps.first().is_some_and(|newest| *newest > seq) {
+        let snapc = SnapContext { seq, snaps: snaps.to_vec() };
+        if !snapc.is_valid() {
             return Err(Errno::EINVAL.into());
         }
-        let snapc = Some(Arc::new(SnapContext { seq, snaps: snaps.to_vec() }));
-        Ok(Self { snapc, ..self.clone() })
+        Ok(Self { snapc: Some(Arc::new(snapc)), ..self.clone() })
     }
 }
 
@@ -65,7 +57,7 @@ impl IoCtx {
         let view = self.rados.core().objecter.view();
         view.map()
             .pool(self.pool())
-            .is_some_and(|pool| pool.flags.has(loligo_maps::PoolFlags::SELFMANAGED_SNAPS))
+            .is_some_and(|pool| pool.flags.contains(loligo_maps::PoolFlags::SELFMANAGED_SNAPS))
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) struct Elsewhere {
 impl Flight {
     /// Returns a request's target: locator, object name and flags.
     pub(super) fn address<'a>(&'a self, request: &'a MOSDOp) -> (&'a ObjectLocator, &'a [u8], OsdFlags) {
-        let flags = if self.primary_only { request.flags.without(ANYWHERE) } else { request.flags };
+        let flags = if self.primary_only { request.flags.difference(ANYWHERE) } else { request.flags };
         match &self.elsewhere {
             Some(elsewhere) => (&elsewhere.locator, &elsewhere.oid, flags | elsewhere.flags),
             None => (&request.locator, &request.oid, flags),
@@ -153,7 +153,7 @@ impl FlightCell {
             epoch: Epoch(self.epoch.load(Ordering::Relaxed)),
             osd: (osd != NOBODY).then_some(OsdId(osd)),
             paused: rest & PAUSED != 0,
-            flags: OsdFlags(self.flags.load(Ordering::Relaxed)),
+            flags: OsdFlags::from_bits_retain(self.flags.load(Ordering::Relaxed)),
         }
     }
 
@@ -166,7 +166,7 @@ impl FlightCell {
         self.seed.store(spgid.pgid.seed, Ordering::Relaxed);
         self.epoch.store(epoch.0, Ordering::Relaxed);
         self.osd.store(osd.map_or(NOBODY, |osd| osd.0), Ordering::Relaxed);
-        self.flags.store(flags.0, Ordering::Relaxed);
+        self.flags.store(flags.bits(), Ordering::Relaxed);
         let kept = self.rest.load(Ordering::Relaxed) & (PRIMARY_ONLY | ELSEWHERE);
         let paused = if paused { PAUSED } else { 0 };
         self.rest.store(kept | paused | u32::from(spgid.shard as u8), Ordering::Relaxed);

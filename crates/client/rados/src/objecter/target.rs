@@ -158,7 +158,7 @@ impl MapView {
     /// Returns the pool that serves a pool: the pool itself, unless it has a cache tier.
     fn serving_pool(&self, id: PoolId, flags: OsdFlags) -> Result<PoolId, Unplaceable> {
         let pool = self.map().pool(id).ok_or(Unplaceable::NoPool)?;
-        if pool.flags.has(PoolFlags::EIO) {
+        if pool.flags.contains(PoolFlags::EIO) {
             return Err(Unplaceable::Failing);
         }
         let tier = match flags {
@@ -186,7 +186,7 @@ impl MapView {
     /// Returns `true` if operations with these flags on a pool have to wait.
     pub(super) fn pauses(&self, pool: PoolId, flags: OsdFlags) -> bool {
         let map = self.map();
-        if flags.contains(OsdFlags::READ) && map.flags.has(MapFlags::PAUSERD) {
+        if flags.contains(OsdFlags::READ) && map.flags.contains(MapFlags::PAUSERD) {
             return true;
         }
         if !flags.contains(OsdFlags::WRITE) {
@@ -194,10 +194,10 @@ impl MapView {
         }
         let heeds_full = !flags.intersects(OsdFlags::FULL_TRY | OsdFlags::FULL_FORCE);
         let full = || {
-            map.flags.has(MapFlags::FULL)
-                || map.pool(pool).is_some_and(|pool| pool.flags.has(PoolFlags::FULL))
+            map.flags.contains(MapFlags::FULL)
+                || map.pool(pool).is_some_and(|pool| pool.flags.contains(PoolFlags::FULL))
         };
-        map.flags.has(MapFlags::PAUSEWR) || (heeds_full && full())
+        map.flags.contains(MapFlags::PAUSEWR) || (heeds_full && full())
     }
 
     /// Returns `true` if an OSD is up at this address.
@@ -215,7 +215,7 @@ impl MapView {
             && before.size == now.size
             && before.min_size == now.min_size
             && before.last_force_op_resend == now.last_force_op_resend
-            && !now.flags.has(PoolFlags::EIO)
+            && !now.flags.contains(PoolFlags::EIO)
             && old.map().pg_to_up_acting(pg) == self.map().pg_to_up_acting(pg)
     }
 }

@@ -83,16 +83,16 @@ impl MapView {
         if !self.pauses(place.pool, place.flags) {
             return None;
         }
-        if place.flags.contains(OsdFlags::READ) && map.flags.has(MapFlags::PAUSERD) {
+        if place.flags.contains(OsdFlags::READ) && map.flags.contains(MapFlags::PAUSERD) {
             return Some(Reason::Paused("pauserd"));
         }
-        if map.flags.has(MapFlags::PAUSEWR) {
+        if map.flags.contains(MapFlags::PAUSEWR) {
             return Some(Reason::Paused("pausewr"));
         }
-        if map.flags.has(MapFlags::FULL) {
+        if map.flags.contains(MapFlags::FULL) {
             return Some(Reason::ClusterFull);
         }
-        let by_quota = map.pool(place.pool).is_some_and(|pool| pool.flags.has(PoolFlags::FULL_QUOTA));
+        let by_quota = map.pool(place.pool).is_some_and(|pool| pool.flags.contains(PoolFlags::FULL_QUOTA));
         let name = map.pool_name(place.pool).map(ToString::to_string);
         Some(Reason::PoolFull { pool: name.unwrap_or_else(|| place.pool.to_string()), by_quota })
     }

@@ -369,7 +369,7 @@ impl Osd {
             tid,
             oid: request.oid.clone(),
             attempt: request.retry_attempt,
-            flags: request.flags.0,
+            flags: request.flags.bits(),
         };
         lock(&self.shared.store).seen.push(seen.clone());
         let verdict = lock(&self.shared.rule)(&seen, &request);

@@ -54,9 +54,9 @@ async fn act(cluster: &Arc<Cluster>) {
         }),
         14 => change_pool(cluster, |mut pool, chance| {
             pool.flags = if chance.is_multiple_of(2) {
-                PoolFlags(pool.flags.0 | PoolFlags::FULL.0)
+                pool.flags | PoolFlags::FULL
             } else {
-                PoolFlags(pool.flags.0 & !PoolFlags::FULL.0)
+                pool.flags.difference(PoolFlags::FULL)
             };
             pool
         }),
@@ -171,7 +171,7 @@ fn flag(cluster: &Arc<Cluster>) {
         (flags[state.below(3) as usize], state.chance(40))
     };
     cluster.change(|map, inc| {
-        inc.new_flags = Some(if set { map.flags.with(flag) } else { map.flags.without(flag) });
+        inc.new_flags = Some(if set { map.flags.union(flag) } else { map.flags.difference(flag) });
     });
 }
 
@@ -218,11 +218,11 @@ pub(crate) async fn heal(cluster: &Arc<Cluster>) {
         come_back(cluster, osd).await;
     }
     cluster.change(|map, inc| {
-        let flags = MapFlags::PAUSERD.with(MapFlags::PAUSEWR).with(MapFlags::FULL);
-        inc.new_flags = Some(map.flags.without(flags));
+        let flags = MapFlags::PAUSERD.union(MapFlags::PAUSEWR).union(MapFlags::FULL);
+        inc.new_flags = Some(map.flags.difference(flags));
     });
     change_pool(cluster, |mut pool, _| {
-        pool.flags = PoolFlags(pool.flags.0 & !PoolFlags::FULL.0);
+        pool.flags = pool.flags.difference(PoolFlags::FULL);
         pool
     });
 }

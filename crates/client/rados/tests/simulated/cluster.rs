@@ -142,8 +142,8 @@ impl State {
     }
 
     pub(crate) fn is_full(&self, pool: PoolId) -> bool {
-        self.map.flags.has(MapFlags::FULL)
-            || self.map.pool(pool).is_some_and(|pool| pool.flags.has(PoolFlags::FULL))
+        self.map.flags.contains(MapFlags::FULL)
+            || self.map.pool(pool).is_some_and(|pool| pool.flags.contains(PoolFlags::FULL))
     }
 
     /// Returns a message with maps after `epoch` up to `known`: several incrementals, or the newest full map.

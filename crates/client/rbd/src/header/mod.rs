@@ -13,7 +13,7 @@ use loligo_wire::{Name, UTime};
 
 pub(crate) use self::migration::Moving;
 use self::migration::{check_readable, check_writable};
-pub(crate) use self::read::{SnapContext, load};
+pub(crate) use self::read::load;
 use crate::{Error, features, names};
 
 /// Features of images that this crate can read.

@@ -6,7 +6,7 @@ use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use loligo_rados::{IoCtx, ReadOp, SnapId};
 use loligo_stripe::Layout;
 use loligo_wire::rbd::{ParentSpec, feature};
-use loligo_wire::{Decode, DecodeError, Name, Reader};
+use loligo_wire::{Name, SnapContext};
 
 use super::migration::spec_of;
 use super::{Fixed, Format, READABLE, Snapshot, View, format1};
@@ -50,7 +50,7 @@ pub(crate) async fn load(io: &IoCtx, header: &Name, format: Format) -> Result<(F
     }
 }
 
-async fn load_image(io: &IoCtx, header: &Name) -> Result<(Fixed, View, Vec<u64>), Error> {
+async fn load_image(io: &IoCtx, header: &Name) -> Result<(Fixed, View, Vec<SnapId>), Error> {
     let head = |w: &mut loligo_wire::Writer| w.u64(SnapId::HEAD.0);
     let nothing = |_: &mut loligo_wire::Writer| {};
     let mut op = ReadOp::new();
@@ -76,7 +76,7 @@ async fn load_image(io: &IoCtx, header: &Name) -> Result<(Fixed, View, Vec<u64>)
     let (features, incompatible): (u64, u64) = next(answers, "get_features")?;
     let unreadable = (features | incompatible) & !READABLE & !feature::JOURNALING & !feature::NON_PRIMARY;
     let flags = next(answers, "get_flags")?;
-    let SnapContext { seq, ids } = next(answers, "get_snapcontext")?;
+    let SnapContext { seq, snaps } = next(answers, "get_snapcontext")?;
     let prefix = next(answers, "get_object_prefix")?;
     let data_pool: i64 = next(answers, "get_data_pool")?;
     let op_features = next(answers, "op_features_get")?;
@@ -104,7 +104,7 @@ async fn load_image(io: &IoCtx, header: &Name) -> Result<(Fixed, View, Vec<u64>)
         features,
         op_features,
         flags,
-        snap_seq: SnapId(seq),
+        snap_seq: seq,
         snapshots: Vec::new(),
         overlap: overlap.filter(|_| parent.exists()),
         parent: parent.exists().then_some(parent),
@@ -113,21 +113,21 @@ async fn load_image(io: &IoCtx, header: &Name) -> Result<(Fixed, View, Vec<u64>)
         times,
         writer: OnceLock::new(),
     };
-    Ok((fixed, view, ids))
+    Ok((fixed, view, snaps))
 }
 
 /// Loads snapshots. `ids` are newest first, as in the header; the result is oldest first.
-async fn load_snapshots(io: &IoCtx, header: &Name, ids: &[u64]) -> Result<Vec<Snapshot>, Error> {
-    let pages: Vec<Vec<u64>> = ids.chunks(SNAPS_AT_A_TIME).map(<[u64]>::to_vec).collect();
+async fn load_snapshots(io: &IoCtx, header: &Name, ids: &[SnapId]) -> Result<Vec<Snapshot>, Error> {
+    let pages: Vec<Vec<SnapId>> = ids.chunks(SNAPS_AT_A_TIME).map(<[SnapId]>::to_vec).collect();
     let loaded = stream::iter(pages).map(|ids| load_page(io, header, ids));
     let mut snapshots: Vec<Snapshot> = loaded.buffered(PAGES_AT_ONCE).try_concat().await?;
     snapshots.reverse();
     Ok(snapshots)
 }
 
-async fn load_page(io: &IoCtx, header: &Name, ids: Vec<u64>) -> Result<Vec<Snapshot>, Error> {
+async fn load_page(io: &IoCtx, header: &Name, ids: Vec<SnapId>) -> Result<Vec<Snapshot>, Error> {
     let op = ids.iter().fold(ReadOp::new(), |op, id| {
-        SNAP_CALLS.iter().fold(op, |op, method| asking(op, method, |w| w.u64(*id)))
+        SNAP_CALLS.iter().fold(op, |op, method| asking(op, method, |w| w.u64(id.0)))
     });
     let mut answers = io.operate_read(header, op).await?.into_iter();
     let mut snapshots = Vec::with_capacity(ids.len());
@@ -139,16 +139,4 @@ async fn load_page(io: &IoCtx, header: &Name, ids: Vec<u64>) -> Result<Vec<Snaps
         snapshots.push(Snapshot { info, protected: protection != 0, flags, overlap });
     }
     Ok(snapshots)
-}
-
-/// The id of the newest snapshot that ever existed, and the ids of those that exist.
-pub(crate) struct SnapContext {
-    seq: u64,
-    pub(crate) ids: Vec<u64>,
-}
-
-impl Decode for SnapContext {
-    fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        Ok(Self { seq: r.u64()?, ids: r.get()? })
-    }
 }

@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use loligo_rados::{Errno, IoCtx, ReadOp, SnapId};
-use loligo_wire::Name;
+use loligo_wire::{Name, SnapContext};
 
 use loligo_wire::Encode as _;
 
 use crate::call::{ask, asking, next, tell};
-use crate::header::{Format, SnapContext, format1};
+use crate::header::{Format, format1};
 use crate::image::metadata;
 use crate::{Error, names, trash};
 
@@ -103,15 +103,15 @@ async fn one(io: &IoCtx, header: &Name) -> Result<Option<(u64, u64)>, Error> {
         answers => answers?.into_iter(),
     };
     let (_, mut bytes): (u8, u64) = next(&mut answers, "get_size")?;
-    let SnapContext { ids, .. } = next(&mut answers, "get_snapcontext")?;
-    if ids.is_empty() {
+    let SnapContext { snaps, .. } = next(&mut answers, "get_snapcontext")?;
+    if snaps.is_empty() {
         return Ok(Some((0, bytes)));
     }
-    let op = ids.iter().fold(ReadOp::new(), |op, id| sized(op, *id).may_fail());
+    let op = snaps.iter().fold(ReadOp::new(), |op, id| sized(op, id.0).may_fail());
     for answer in io.operate_read(header, op).await? {
         // A snapshot may be removed meanwhile.
         let size: Result<(u8, u64), Error> = next(&mut std::iter::once(answer), "get_size");
         bytes = bytes.max(size.map_or(0, |(_, size)| size));
     }
-    Ok(Some((ids.len() as u64, bytes)))
+    Ok(Some((snaps.len() as u64, bytes)))
 }

@@ -1,10 +1,11 @@
 //! Option values: checked by their type, and converted to the form that stock monitors store.
 
+use loligo_types::{SizeError, Units, parse_number, split_number};
 use loligo_wire::rbd::feature;
 use loligo_wire::{EntityAddr, Uuid};
 
 use super::OptionFacts;
-use crate::value::{self, unit_power};
+use crate::value;
 
 /// Why a value is invalid.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,22 +48,13 @@ pub(super) fn boolean(text: &str) -> Result<bool, Rejected> {
 
 /// Parses an integer with an optional decimal unit.
 fn number(text: &str) -> Result<i128, Rejected> {
-    let (digits, unit) = split_unit(text);
-    scaled(text, digits, unit, 1000, "strict_si_cast")
+    let parsed = parse_number(text, Units::Decimal);
+    parsed.map(i128::from).map_err(|e| refused(e, text, "strict_si_cast"))
 }
 
 /// Parses an integer with an optional binary unit: `K`, `Ki` and `KB` are the same.
 fn size(text: &str) -> Result<i128, Rejected> {
-    let (digits, unit) = split_unit(text);
-    if unit.len() > 2 {
-        return Err(Rejected::new("strict_iecstrtoll: illegal prefix (length > 2)"));
-    }
-    let bare = match unit {
-        "B" => "",
-        "i" => unit,
-        _ => unit.strip_suffix(['i', 'B']).unwrap_or(unit),
-    };
-    scaled(text, digits, bare, 1024, "strict_iecstrtoll")
+    parse_size(text).map(i128::from)
 }
 
 /// Parses an integer with an optional binary unit, as in a pool's settings; it may be negative.
@@ -70,27 +62,18 @@ fn size(text: &str) -> Result<i128, Rejected> {
 /// # Errors
 /// The text is invalid.
 pub fn parse_size(text: &str) -> Result<i64, Rejected> {
-    size(text).map(|n| i64::try_from(n).unwrap_or(i64::MAX)) // `size` refuses values out of range
+    parse_number(text, Units::Binary).map_err(|e| refused(e, text, "strict_iecstrtoll"))
 }
 
-fn split_unit(text: &str) -> (&str, &str) {
-    let is_part = |(i, b): (usize, u8)| b.is_ascii_digit() || (i == 0 && b == b'-');
-    let end = text.bytes().enumerate().position(|at| !is_part(at));
-    text.split_at(end.unwrap_or(text.len()))
-}
-
-fn scaled(text: &str, digits: &str, unit: &str, factor: i128, who: &str) -> Result<i128, Rejected> {
-    let power =
-        unit_power(unit).ok_or_else(|| Rejected::new(format!("{who}: unit prefix not recognized")))?;
-    let number: i64 = digits
-        .parse()
-        .map_err(|_| Rejected::new(format!("The option value '{text}' seems to be invalid")))?;
-    let value = i128::from(number) * factor.pow(power);
-    match i64::try_from(value) {
-        Ok(_) => Ok(value),
-        Err(_) if value < 0 => Err(Rejected::new(format!("{who}: value seems to be too small"))),
-        Err(_) => Err(Rejected::new(format!("{who}: value seems to be too large"))),
-    }
+/// Ceph's words for a number that is invalid.
+fn refused(error: SizeError, text: &str, who: &str) -> Rejected {
+    Rejected::new(match error {
+        SizeError::Number => format!("The option value '{text}' seems to be invalid"),
+        SizeError::Unit => format!("{who}: unit prefix not recognized"),
+        SizeError::LongUnit => format!("{who}: illegal prefix (length > 2)"),
+        SizeError::TooLarge => format!("{who}: value seems to be too large"),
+        SizeError::TooSmall => format!("{who}: value seems to be too small"),
+    })
 }
 
 fn not_negative(n: i128, who: &str) -> Result<i128, Rejected> {
@@ -149,7 +132,7 @@ fn addr(text: &str) -> Result<String, Rejected> {
 
 /// Parses a log level: how much is logged, and how much is kept in memory, as `N` or `N/M`.
 pub(super) fn level(text: &str) -> Result<String, Rejected> {
-    let leading = |text: &str| split_unit(text.trim_start()).0.parse::<i64>().ok();
+    let leading = |text: &str| split_number(text.trim_start()).0.parse::<i64>().ok();
     let Some(first) = leading(text) else {
         return Err(Rejected::new("value must take the form N or N/M, where N and M are integers"));
     };
@@ -162,7 +145,7 @@ pub(super) fn level(text: &str) -> Result<String, Rejected> {
 
 /// Returns both numbers of a log level that [`level`] accepts.
 pub(super) fn levels(text: &str) -> String {
-    let leading = |text: &str| split_unit(text.trim_start()).0.to_owned();
+    let leading = |text: &str| split_number(text.trim_start()).0.to_owned();
     let first = leading(text);
     let second = text.split('/').nth(1).map(leading).filter(|second| !second.is_empty());
     format!("{first}/{}", second.as_ref().unwrap_or(&first))

@@ -11,40 +11,31 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::ops::BitOr;
 
+use bitflags::bitflags;
 use loligo_wire::EntityName;
 use regex_lite::Regex;
 
 use super::scan::{CapsError, Network, Scanner};
 
-/// A set of the rights read, write and execute.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Perms(u8);
-
-impl Perms {
-    /// No right.
-    pub const NONE: Self = Self(0);
-    /// Read.
-    pub const R: Self = Self(1);
-    /// Write.
-    pub const W: Self = Self(2);
-    /// Administer; for service `auth`, reading keys requires it too.
-    pub const X: Self = Self(4);
-    /// All three rights.
-    pub const RWX: Self = Self(7);
-
-    /// Whether the set contains all of `needed`.
-    pub fn contains(self, needed: Self) -> bool {
-        self.0 & needed.0 == needed.0
+bitflags! {
+    /// A set of the rights read, write and execute.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Perms: u8 {
+        /// Read.
+        const R = 1;
+        /// Write.
+        const W = 2;
+        /// Administer; for service `auth`, reading keys requires it too.
+        const X = 4;
+        /// All three rights.
+        const RWX = 7;
     }
 }
 
-impl BitOr for Perms {
-    type Output = Self;
-    fn bitor(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
+impl Perms {
+    /// No right.
+    pub const NONE: Self = Self::empty();
 }
 
 /// A command of a client to the monitor.

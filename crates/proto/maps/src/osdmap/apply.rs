@@ -178,7 +178,7 @@ impl OsdMap {
             self.set_weight(*osd, *weight);
             if *weight != 0 {
                 self.update(*osd, |state, osd| {
-                    *state = state.without(OsdState::AUTOOUT.with(OsdState::NEW));
+                    *state = state.difference(OsdState::AUTOOUT.union(OsdState::NEW));
                     osd.xinfo.old_weight = 0;
                 });
             }
@@ -187,12 +187,12 @@ impl OsdMap {
             self.set_primary_affinity(*osd, *affinity);
         }
         for (osd, change) in &inc.new_state {
-            self.toggle_state(*osd, if change.0 == 0 { OsdState::UP } else { *change });
+            self.toggle_state(*osd, if change.is_empty() { OsdState::UP } else { *change });
         }
         let epoch = self.epoch;
         for (id, addrs) in &inc.new_up_client {
             self.update(*id, |state, osd| {
-                *state = state.with(OsdState::EXISTS.with(OsdState::UP)).without(OsdState::STOP);
+                *state = state.union(OsdState::EXISTS.union(OsdState::UP)).difference(OsdState::STOP);
                 osd.client_addrs.clone_from(addrs);
                 osd.hb_back_addrs = inc.new_hb_back_up.get(id).cloned().unwrap_or_default();
                 osd.hb_front_addrs = inc.new_hb_front_up.get(id).cloned().unwrap_or_default();
@@ -212,18 +212,18 @@ impl OsdMap {
 
     fn toggle_state(&mut self, id: OsdId, change: OsdState) {
         let (epoch, modified) = (self.epoch, self.modified);
-        let is_destroyed = self.exists(id) && change.has(OsdState::EXISTS);
+        let is_destroyed = self.exists(id) && change.contains(OsdState::EXISTS);
         self.update(id, |state, osd| {
             if is_destroyed {
                 *state = OsdState::default();
                 *osd = Osd::default();
                 return;
             }
-            if state.has(OsdState::UP) && change.has(OsdState::UP) {
+            if state.contains(OsdState::UP) && change.contains(OsdState::UP) {
                 osd.info.down_at = epoch;
                 osd.xinfo.down_stamp = modified;
             }
-            *state = state.toggled(change);
+            *state = state.symmetric_difference(change);
         });
         if is_destroyed {
             // As in Ceph, this also happens if all affinities have the default value; it is visible in

@@ -55,9 +55,9 @@ impl OsdMapBuilder {
             created: self.created,
             modified: self.created,
             flags: MapFlags::SORTBITWISE
-                .with(MapFlags::RECOVERY_DELETES)
-                .with(MapFlags::PURGED_SNAPDIRS)
-                .with(MapFlags::PGLOG_HARDLIMIT),
+                .union(MapFlags::RECOVERY_DELETES)
+                .union(MapFlags::PURGED_SNAPDIRS)
+                .union(MapFlags::PGLOG_HARDLIMIT),
             crush: Arc::new(crush),
             nearfull_ratio: 0.85,
             full_ratio: 0.95,

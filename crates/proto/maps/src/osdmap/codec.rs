@@ -55,7 +55,7 @@ impl OsdMap {
             encode_pools(&self.pools, writer, w);
             w.put(&self.pool_names);
             w.i32(self.pool_max.0.saturating_as::<i32>()); // this field is narrower than other pool ids
-            w.u32(self.flags.0);
+            w.u32(self.flags.bits());
             w.count(self.max_osd());
             w.put(&self.osd_state);
             w.put(&self.osd_weight);
@@ -129,7 +129,7 @@ impl OsdMap {
             pools: r.get::<BTreeMap<PoolId, PgPool>>()?,
             pool_names: r.get()?,
             pool_max: PoolId(i64::from(r.i32()?)),
-            flags: MapFlags(r.u32()?),
+            flags: MapFlags::from_bits_retain(r.u32()?),
             ..Self::default()
         };
         let max_osd = r.u32()?;

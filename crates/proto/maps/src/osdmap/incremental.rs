@@ -13,13 +13,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use loligo_wire::{
-    DecodeError, EntityAddr, EntityAddrVec, Epoch, OsdId, PgId, PoolId, Reader, UTime, Uuid, Writer, features,
+    DecodeError, EntityAddr, EntityAddrVec, Epoch, OsdId, PgId, PoolId, Reader, SnapSet, UTime, Uuid, Writer,
+    features,
 };
 
 use super::addr_times::AddrTimes;
 use super::codec::{decode_ratio, encode_pools};
 use super::{MapFlags, OsdState, OsdXInfo, StretchMode, sealed};
-use crate::{Features, Name, PgPool, SnapSet};
+use crate::{Features, Name, PgPool};
 
 /// The changes from one epoch to the next.
 ///
@@ -238,7 +239,7 @@ impl Incremental {
             w.put(&self.epoch);
             w.put(&self.modified);
             w.i64(self.new_pool_max.map_or(-1, |pool| pool.0));
-            w.i32(self.new_flags.map_or(-1, |flags| flags.0.cast_signed()));
+            w.i32(self.new_flags.map_or(-1, |flags| flags.bits().cast_signed()));
             w.put(&self.full_map);
             w.put(&self.crush);
             w.i32(self.new_max_osd.map_or(-1, |max| max.cast_signed()));
@@ -327,7 +328,7 @@ impl Incremental {
         let mut inc = Self::new(r.get()?, r.get()?);
         inc.modified = r.get()?;
         inc.new_pool_max = Some(r.i64()?).filter(|pool| *pool != -1).map(PoolId);
-        inc.new_flags = u32::try_from(r.i32()?).ok().map(MapFlags);
+        inc.new_flags = u32::try_from(r.i32()?).ok().map(MapFlags::from_bits_retain);
         inc.full_map = r.get()?;
         inc.crush = r.get()?;
         inc.new_max_osd = u32::try_from(r.i32()?).ok();

@@ -17,8 +17,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use az::SaturatingAs as _;
+use bitflags::bitflags;
 use bytes::Bytes;
-use loligo_wire::{EntityAddrVec, Epoch, OsdId, PgId, PoolId, UTime, Uuid};
+use loligo_wire::{EntityAddrVec, Epoch, OsdId, PgId, PoolId, SnapSet, UTime, Uuid};
 
 pub use addr_times::AddrTimes;
 pub use apply::ApplyError;
@@ -30,7 +31,7 @@ pub use placement::{HOLE, OsdSet, UpActing};
 pub use targets::{Target, Targets};
 
 use crate::crush::CrushMap;
-use crate::{Name, PgPool, SnapSet};
+use crate::{Name, PgPool};
 
 /// The state of a cluster's OSDs and pools in one epoch.
 ///
@@ -112,54 +113,44 @@ pub struct OsdMap {
     pub allow_crimson: bool,
 }
 
-/// Cluster-wide flags (`CEPH_OSDMAP_*` in `src/include/rados.h`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct MapFlags(pub u32);
+bitflags! {
+    /// Cluster-wide flags (`CEPH_OSDMAP_*` in `src/include/rados.h`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct MapFlags: u32 {
+        /// An OSD is full; used before release 14.
+        const FULL = 1 << 1;
+        /// Reads are paused.
+        const PAUSERD = 1 << 2;
+        /// Writes are paused.
+        const PAUSEWR = 1 << 3;
+        /// OSDs are not marked up.
+        const NOUP = 1 << 5;
+        /// OSDs are not marked down.
+        const NODOWN = 1 << 6;
+        /// OSDs are not marked out automatically.
+        const NOOUT = 1 << 7;
+        /// OSDs are not marked in automatically.
+        const NOIN = 1 << 8;
+        /// Objects are sorted by their bit-reversed hash.
+        const SORTBITWISE = 1 << 15;
+        /// No scrubs except on request.
+        const NOSCRUB = 1 << 11;
+        /// No deep scrubs except on request.
+        const NODEEP_SCRUB = 1 << 12;
+        /// Recovery handles deletions separately.
+        const RECOVERY_DELETES = 1 << 19;
+        /// Snapshot directories have been purged.
+        const PURGED_SNAPDIRS = 1 << 20;
+        /// Placement group logs have a hard length limit.
+        const PGLOG_HARDLIMIT = 1 << 22;
+        // Bits that newer releases may send are kept.
+        const _ = !0;
+    }
+}
 
 impl MapFlags {
-    /// An OSD is full; used before release 14.
-    pub const FULL: Self = Self(1 << 1);
-    /// Reads are paused.
-    pub const PAUSERD: Self = Self(1 << 2);
-    /// Writes are paused.
-    pub const PAUSEWR: Self = Self(1 << 3);
-    /// OSDs are not marked up.
-    pub const NOUP: Self = Self(1 << 5);
-    /// OSDs are not marked down.
-    pub const NODOWN: Self = Self(1 << 6);
-    /// OSDs are not marked out automatically.
-    pub const NOOUT: Self = Self(1 << 7);
-    /// OSDs are not marked in automatically.
-    pub const NOIN: Self = Self(1 << 8);
-    /// Objects are sorted by their bit-reversed hash.
-    pub const SORTBITWISE: Self = Self(1 << 15);
-    /// No scrubs except on request.
-    pub const NOSCRUB: Self = Self(1 << 11);
-    /// No deep scrubs except on request.
-    pub const NODEEP_SCRUB: Self = Self(1 << 12);
     /// Formerly marked releases 10, 11 and 12; cleared since release 12.
-    const LEGACY_REQUIRE: Self = Self(1 << 16 | 1 << 17 | 1 << 18);
-    /// Recovery handles deletions separately.
-    pub const RECOVERY_DELETES: Self = Self(1 << 19);
-    /// Snapshot directories have been purged.
-    pub const PURGED_SNAPDIRS: Self = Self(1 << 20);
-    /// Placement group logs have a hard length limit.
-    pub const PGLOG_HARDLIMIT: Self = Self(1 << 22);
-
-    /// Whether all flags of `other` are set.
-    pub fn has(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Returns the flags with those of `other` set.
-    pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Returns the flags with those of `other` cleared.
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
+    const LEGACY_REQUIRE: Self = Self::from_bits_retain(1 << 16 | 1 << 17 | 1 << 18);
 
     /// Returns the flags with those that the required OSD release implies, regardless of the encoded
     /// flags.
@@ -168,10 +159,10 @@ impl MapFlags {
         const NAUTILUS: u8 = 14;
         let mut flags = self;
         if release >= LUMINOUS {
-            flags = flags.without(Self::LEGACY_REQUIRE).with(Self::RECOVERY_DELETES);
+            flags = flags.difference(Self::LEGACY_REQUIRE).union(Self::RECOVERY_DELETES);
         }
         if release >= NAUTILUS {
-            flags = flags.with(Self::PGLOG_HARDLIMIT);
+            flags = flags.union(Self::PGLOG_HARDLIMIT);
         }
         flags
     }
@@ -284,13 +275,13 @@ impl OsdMap {
     /// Whether the OSD exists.
     #[inline]
     pub fn exists(&self, osd: OsdId) -> bool {
-        self.state(osd).has(OsdState::EXISTS)
+        self.state(osd).contains(OsdState::EXISTS)
     }
 
     /// Whether the OSD exists and is up.
     #[inline]
     pub fn is_up(&self, osd: OsdId) -> bool {
-        self.state(osd).has(OsdState::EXISTS.with(OsdState::UP))
+        self.state(osd).contains(OsdState::EXISTS.union(OsdState::UP))
     }
 
     /// Whether the OSD exists and is in: its weight is not 0.
@@ -356,7 +347,7 @@ impl OsdMap {
         let Some(index) = index(osd).filter(|i| *i < self.max_osd()) else { return };
         self.osd_weight[index] = weight;
         if weight != 0 {
-            self.osd_state[index] = self.osd_state[index].with(OsdState::EXISTS);
+            self.osd_state[index] = self.osd_state[index].union(OsdState::EXISTS);
         }
     }
 

@@ -1,65 +1,47 @@
 //! The state of one OSD in an osdmap.
 
+use bitflags::bitflags;
 use loligo_wire::{Decode, DecodeError, Encode, EntityAddrVec, Epoch, Reader, UTime, Uuid, Writer};
 
-/// State bits of an OSD (`CEPH_OSD_*` in `src/include/rados.h`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct OsdState(pub u32);
-
-impl OsdState {
-    /// The OSD exists.
-    pub const EXISTS: Self = Self(1);
-    /// The OSD is up.
-    pub const UP: Self = Self(1 << 1);
-    /// The OSD was marked out automatically.
-    pub const AUTOOUT: Self = Self(1 << 2);
-    /// The OSD has never been in.
-    pub const NEW: Self = Self(1 << 3);
-    /// The OSD has no space left.
-    pub const FULL: Self = Self(1 << 4);
-    /// The OSD has little space left.
-    pub const NEARFULL: Self = Self(1 << 5);
-    /// The OSD has too little space left for backfill.
-    pub const BACKFILLFULL: Self = Self(1 << 6);
-    /// The OSD's data is lost; its number may be reused.
-    pub const DESTROYED: Self = Self(1 << 7);
-    /// The OSD must not be marked up.
-    pub const NOUP: Self = Self(1 << 8);
-    /// The OSD was stopped on purpose.
-    pub const STOP: Self = Self(1 << 12);
-
-    /// Whether all bits of `other` are set.
-    #[inline]
-    pub fn has(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Returns the state with the bits of `other` set.
-    pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Returns the state with the bits of `other` cleared.
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
-    /// Returns the state with the bits of `other` toggled, which is how incrementals change states.
-    pub const fn toggled(self, other: Self) -> Self {
-        Self(self.0 ^ other.0)
+bitflags! {
+    /// State bits of an OSD (`CEPH_OSD_*` in `src/include/rados.h`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct OsdState: u32 {
+        /// The OSD exists.
+        const EXISTS = 1;
+        /// The OSD is up.
+        const UP = 1 << 1;
+        /// The OSD was marked out automatically.
+        const AUTOOUT = 1 << 2;
+        /// The OSD has never been in.
+        const NEW = 1 << 3;
+        /// The OSD has no space left.
+        const FULL = 1 << 4;
+        /// The OSD has little space left.
+        const NEARFULL = 1 << 5;
+        /// The OSD has too little space left for backfill.
+        const BACKFILLFULL = 1 << 6;
+        /// The OSD's data is lost; its number may be reused.
+        const DESTROYED = 1 << 7;
+        /// The OSD must not be marked up.
+        const NOUP = 1 << 8;
+        /// The OSD was stopped on purpose.
+        const STOP = 1 << 12;
+        // Bits that newer releases may send are kept.
+        const _ = !0;
     }
 }
 
 impl Encode for OsdState {
     fn encode(&self, w: &mut Writer) {
-        w.u32(self.0);
+        w.u32(self.bits());
     }
 }
 
 impl Decode for OsdState {
     const MIN_LEN: usize = 4;
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.u32().map(Self)
+        r.u32().map(Self::from_bits_retain)
     }
 }
 

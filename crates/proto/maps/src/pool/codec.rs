@@ -44,7 +44,7 @@ impl PgPool {
         w.put(&self.snaps);
         w.put(&self.removed_snaps);
         w.u64(self.auid);
-        w.u64(self.flags.0);
+        w.u64(self.flags.bits());
         w.u32(0); // formerly crash_replay_interval
         w.u8(self.min_size);
         w.u64(self.quota_max_bytes);
@@ -121,7 +121,7 @@ impl PgPool {
         self.snaps = r.get()?;
         self.removed_snaps = r.get()?;
         self.auid = r.u64()?;
-        self.flags = PoolFlags(r.u64()?);
+        self.flags = PoolFlags::from_bits_retain(r.u64()?);
         r.skip(4)?;
         self.min_size = r.u8()?;
         self.quota_max_bytes = r.u64()?;

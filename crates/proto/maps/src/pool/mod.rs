@@ -6,13 +6,14 @@ mod opts;
 use std::collections::{BTreeMap, BTreeSet};
 
 use az::WrappingAs as _;
+use bitflags::bitflags;
 use bytes::Bytes;
-use loligo_wire::{Epoch, Eversion, PgId, PoolId, SnapId, UTime};
+use loligo_wire::{Epoch, Eversion, PgId, PoolId, SnapId, SnapSet, UTime};
 
 pub use opts::{PoolOpt, PoolOptKey, PoolOpts};
 
 use crate::crush::hash32_2;
-use crate::{Name, ObjectHash, SnapSet};
+use crate::{Name, ObjectHash};
 
 /// The redundancy scheme of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -25,60 +26,47 @@ impl PoolKind {
     pub const ERASURE: Self = Self(3);
 }
 
-/// A pool's flags (`FLAG_*`).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct PoolFlags(pub u64);
-
-impl PoolFlags {
-    /// The pool's number is hashed into the placement, so that different pools do not use the same
-    /// devices for the same placement groups.
-    pub const HASHPSPOOL: Self = Self(1);
-    /// The pool has no space left.
-    pub const FULL: Self = Self(1 << 1);
-    /// The erasure-coded pool allows overwrites.
-    pub const EC_OVERWRITES: Self = Self(1 << 2);
-    /// The pool cannot be deleted.
-    pub const NODELETE: Self = Self(1 << 4);
-    /// `pg_num` cannot be changed.
-    pub const NOPGCHANGE: Self = Self(1 << 5);
-    /// The size cannot be changed.
-    pub const NOSIZECHANGE: Self = Self(1 << 6);
-    /// Objects are not scrubbed.
-    pub const NOSCRUB: Self = Self(1 << 8);
-    /// Objects are not deep-scrubbed.
-    pub const NODEEP_SCRUB: Self = Self(1 << 9);
-    /// The pool's quota is exhausted.
-    pub const FULL_QUOTA: Self = Self(1 << 10);
-    /// The pool has little space left.
-    pub const NEARFULL: Self = Self(1 << 11);
-    /// The pool has too little space left for backfill.
-    pub const BACKFILLFULL: Self = Self(1 << 12);
-    /// Clients create snapshots themselves and send snapshot contexts.
-    pub const SELFMANAGED_SNAPS: Self = Self(1 << 13);
-    /// Snapshots cover the whole pool.
-    pub const POOL_SNAPS: Self = Self(1 << 14);
-    /// The pool's PGs are being created.
-    pub const CREATING: Self = Self(1 << 15);
-    /// Operations fail with EIO.
-    pub const EIO: Self = Self(1 << 16);
-    /// The pool is expected to become large.
-    pub const BULK: Self = Self(1 << 17);
-    /// The erasure-coded pool reads and writes parts of stripes (release 20).
-    pub const EC_OPTIMIZATIONS: Self = Self(1 << 19);
-
-    /// Whether all flags of `other` are set.
-    pub fn has(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Returns the flags with those of `other` set.
-    pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// Returns the flags with those of `other` cleared.
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
+bitflags! {
+    /// A pool's flags (`FLAG_*`).
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct PoolFlags: u64 {
+        /// The pool's number is hashed into the placement, so that different pools do not use the same
+        /// devices for the same placement groups.
+        const HASHPSPOOL = 1;
+        /// The pool has no space left.
+        const FULL = 1 << 1;
+        /// The erasure-coded pool allows overwrites.
+        const EC_OVERWRITES = 1 << 2;
+        /// The pool cannot be deleted.
+        const NODELETE = 1 << 4;
+        /// `pg_num` cannot be changed.
+        const NOPGCHANGE = 1 << 5;
+        /// The size cannot be changed.
+        const NOSIZECHANGE = 1 << 6;
+        /// Objects are not scrubbed.
+        const NOSCRUB = 1 << 8;
+        /// Objects are not deep-scrubbed.
+        const NODEEP_SCRUB = 1 << 9;
+        /// The pool's quota is exhausted.
+        const FULL_QUOTA = 1 << 10;
+        /// The pool has little space left.
+        const NEARFULL = 1 << 11;
+        /// The pool has too little space left for backfill.
+        const BACKFILLFULL = 1 << 12;
+        /// Clients create snapshots themselves and send snapshot contexts.
+        const SELFMANAGED_SNAPS = 1 << 13;
+        /// Snapshots cover the whole pool.
+        const POOL_SNAPS = 1 << 14;
+        /// The pool's PGs are being created.
+        const CREATING = 1 << 15;
+        /// Operations fail with EIO.
+        const EIO = 1 << 16;
+        /// The pool is expected to become large.
+        const BULK = 1 << 17;
+        /// The erasure-coded pool reads and writes parts of stripes (release 20).
+        const EC_OPTIMIZATIONS = 1 << 19;
+        // Bits that newer releases may send are kept.
+        const _ = !0;
     }
 }
 
@@ -399,7 +387,7 @@ impl PgPool {
     /// Whether objects can only be appended to, by whole stripes of [`PgPool::stripe_width`] bytes, or
     /// replaced as a whole.
     pub fn requires_aligned_append(&self) -> bool {
-        self.is_erasure() && !self.flags.has(PoolFlags::EC_OVERWRITES)
+        self.is_erasure() && !self.flags.contains(PoolFlags::EC_OVERWRITES)
     }
 
     /// Whether objects can have an omap.
@@ -434,7 +422,11 @@ impl PgPool {
     pub fn placement_seed(&self, pg: PgId) -> u32 {
         let seed = stable_mod(pg.seed, self.pgp_num);
         let pool = pg.pool.0.wrapping_as::<u32>();
-        if self.flags.has(PoolFlags::HASHPSPOOL) { hash32_2(seed, pool) } else { seed.wrapping_add(pool) }
+        if self.flags.contains(PoolFlags::HASHPSPOOL) {
+            hash32_2(seed, pool)
+        } else {
+            seed.wrapping_add(pool)
+        }
     }
 }
 

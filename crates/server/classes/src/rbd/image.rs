@@ -1,7 +1,7 @@
 //! An image's header: size, features, flags, striping, timestamps.
 
 use bytes::Bytes;
-use loligo_wire::{Encode, Errno, Reader, SnapId, UTime, Writer};
+use loligo_wire::{Encode, Errno, Reader, SnapId, UTime};
 
 use super::Answer;
 use super::types::{Parent, Snap};
@@ -206,13 +206,4 @@ fn set_time(object: &mut Handle<'_>, key: &str) -> Answer {
     object.must_exist()?;
     object.set(key, &UTime::now())?;
     Ok(Bytes::new())
-}
-
-/// Encodes a snapshot context with ids newest first.
-pub(super) fn encode_snapcontext(seq: u64, ids: &[SnapId]) -> Bytes {
-    let mut w = Writer::new();
-    w.u64(seq);
-    w.count(ids.len());
-    ids.iter().for_each(|id| w.u64(id.0));
-    w.into_bytes()
 }

@@ -1,10 +1,9 @@
 //! An image's snapshots, each a record in its header.
 
 use bytes::Bytes;
-use loligo_wire::{Encode, Errno, Name, Reader, SnapId, UTime};
+use loligo_wire::{Encode, Errno, Name, Reader, SnapContext, SnapId, UTime};
 
 use super::Answer;
-use super::image::encode_snapcontext;
 use super::types::{Parent, Snap, SnapKind};
 use super::{SNAP_PREFIX, feature, old, op_feature, require_feature, set_op_features, snap_key};
 use crate::handle::Handle;
@@ -44,10 +43,8 @@ fn named(object: &mut Handle<'_>, r: &mut Reader<'_>) -> Result<Snap, Errno> {
 }
 
 pub(super) fn get_snapcontext(object: &mut Handle<'_>, _input: &[u8]) -> Answer {
-    let mut ids: Vec<SnapId> = all(object)?.into_iter().map(|snap| snap.id).collect();
-    ids.reverse();
-    let seq: u64 = object.get("snap_seq")?;
-    Ok(encode_snapcontext(seq, &ids))
+    let snaps = all(object)?.into_iter().rev().map(|snap| snap.id).collect();
+    Ok(SnapContext { seq: object.get("snap_seq")?, snaps }.to_bytes())
 }
 
 pub(super) fn get_snapshot_name(object: &mut Handle<'_>, input: &[u8]) -> Answer {

@@ -226,7 +226,7 @@ fn pools_full(call: &Call<'_>) -> Option<Check> {
 }
 
 fn quotas_reached(map: &OsdMap) -> Option<Check> {
-    let full = map.pools.iter().filter(|(_, pool)| pool.flags.has(PoolFlags::FULL_QUOTA));
+    let full = map.pools.iter().filter(|(_, pool)| pool.flags.contains(PoolFlags::FULL_QUOTA));
     let names = full.filter_map(|(id, _)| map.pool_name(*id)).map(text::of);
     let details: Vec<_> = names.map(|name| format!("pool '{name}' is full (running out of quota)")).collect();
     let (count, summary) = (details.len(), format!("{} pool(s) full", details.len()));
@@ -235,16 +235,16 @@ fn quotas_reached(map: &OsdMap) -> Option<Check> {
 
 fn flags(call: &Call<'_>) -> Option<Check> {
     let ordinary = MapFlags::SORTBITWISE
-        .with(MapFlags::RECOVERY_DELETES)
-        .with(MapFlags::PURGED_SNAPDIRS)
-        .with(MapFlags::PGLOG_HARDLIMIT);
-    let words = view::map_flags(call.state.osdmap().flags.without(ordinary));
+        .union(MapFlags::RECOVERY_DELETES)
+        .union(MapFlags::PURGED_SNAPDIRS)
+        .union(MapFlags::PGLOG_HARDLIMIT);
+    let words = view::map_flags(call.state.osdmap().flags.difference(ordinary));
     (!words.is_empty()).then(|| Check {
         code: "OSDMAP_FLAGS",
         error: false,
         summary: format!("{} flag(s) set", words.join(",")),
         // As in Ceph, counts all flags that are set, including the ordinary ones.
-        count: call.state.osdmap().flags.0.count_ones() as usize,
+        count: call.state.osdmap().flags.bits().count_ones() as usize,
         details: Vec::new(),
     })
 }

@@ -238,11 +238,11 @@ pub(super) fn find(call: &mut Call<'_>) -> Outcome {
 }
 
 pub(super) fn set(call: &mut Call<'_>) -> Outcome {
-    change_flag(call, "set", MapFlags::with)
+    change_flag(call, "set", MapFlags::union)
 }
 
 pub(super) fn unset(call: &mut Call<'_>) -> Outcome {
-    change_flag(call, "unset", MapFlags::without)
+    change_flag(call, "unset", MapFlags::difference)
 }
 
 /// Sets a ratio. The text is a stock monitor's.
@@ -279,8 +279,8 @@ fn flag(key: &str) -> Option<MapFlags> {
         return None;
     }
     if key == "pause" {
-        return Some(MapFlags::PAUSERD.with(MapFlags::PAUSEWR));
+        return Some(MapFlags::PAUSERD.union(MapFlags::PAUSEWR));
     }
     let named = view::MAP_FLAG_NAMES.iter().find(|(_, name)| *name == key);
-    named.map(|(bit, _)| MapFlags(1 << bit))
+    named.map(|(bit, _)| MapFlags::from_bits_retain(1 << bit))
 }

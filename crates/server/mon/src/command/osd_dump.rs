@@ -58,7 +58,7 @@ pub(super) fn describe(map: &OsdMap) -> Node {
         "last_up_change": stamp(map.last_up_change),
         "last_in_change": stamp(map.last_in_change),
         "flags": flags.join(","),
-        "flags_num": map.flags.0,
+        "flags_num": map.flags.bits(),
         "flags_set": Node::array(sorted),
         "crush_version": map.crush_version,
         "full_ratio": map.full_ratio,
@@ -82,7 +82,7 @@ pub(super) fn describe(map: &OsdMap) -> Node {
     node.push("removed_snaps_queue", snaps_by_pool(&map.removed_snaps_queue));
     node.push("new_removed_snaps", snaps_by_pool(&map.new_removed_snaps));
     node.push("new_purged_snaps", snaps_by_pool(&map.new_purged_snaps));
-    let words = |flags: u32| Node::array(view::osd_state(OsdState(flags)));
+    let words = |flags: u32| Node::array(view::osd_state(OsdState::from_bits_retain(flags)));
     let nodes = map.crush_node_flags.iter();
     let node_name = |id: &i32| crate::hierarchy::name_of(&map.crush, *id);
     node.push("crush_node_flags", Node::map(nodes.map(|(id, flags)| (node_name(id), words(*flags)))));
@@ -196,10 +196,10 @@ fn pool_fields(pool: &PgPool) -> Node {
     let snap = |snap: &loligo_maps::PoolSnap| {
         object! { "snapid": snap.id.0, "stamp": stamp(snap.stamp), "name": text::of(&snap.name) }
     };
-    let selfmanaged = !pool.flags.has(loligo_maps::PoolFlags::POOL_SNAPS);
+    let selfmanaged = !pool.flags.contains(loligo_maps::PoolFlags::POOL_SNAPS);
     object! {
         "create_time": stamp(pool.create_time),
-        "flags": pool.flags.0,
+        "flags": pool.flags.bits(),
         "flags_names": view::pool_flags(pool.flags).join(","),
         "type": pool.kind.0,
         "size": pool.size,

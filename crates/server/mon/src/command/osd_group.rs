@@ -97,13 +97,13 @@ fn change(call: &mut Call<'_>, flags: u32, words: &[&str], set: bool) -> Outcome
     let after = |before: u32| if set { before | flags } else { before & !flags };
     let mut states = BTreeMap::new();
     for osd in osds {
-        let state = map.state(osd).0;
+        let state = map.state(osd).bits();
         match map.exists(osd) {
-            true => drop(states.insert(osd, OsdState(after(state) ^ state))),
+            true => drop(states.insert(osd, OsdState::from_bits_retain(after(state) ^ state))),
             false => status += &format!("osd.{osd} does not exist. "),
         }
     }
-    states.retain(|_, change| change.0 != 0);
+    states.retain(|_, change| !change.is_empty());
     let changed = |ids: BTreeSet<i32>, known: &BTreeMap<i32, u32>| -> BTreeMap<i32, u32> {
         let before = |id: &i32| known.get(id).copied().unwrap_or_default();
         ids.into_iter()
@@ -124,14 +124,14 @@ fn change(call: &mut Call<'_>, flags: u32, words: &[&str], set: bool) -> Outcome
 
 /// The items that have such flags, each with its flags: `osd.0`, `root default`, `device class 'hdd'`.
 pub(super) fn flagged(map: &OsdMap) -> Vec<(String, String)> {
-    let osds = map.osd_ids().map(|osd| (format!("osd.{osd}"), map.state(osd).0 & ALL));
+    let osds = map.osd_ids().map(|osd| (format!("osd.{osd}"), map.state(osd).bits() & ALL));
     let nodes = map.crush_node_flags.iter().map(|(node, flags)| (node_title(map, *node), *flags));
     let classes = map.device_class_flags.iter().map(|(class, flags)| {
         let name = map.crush.class_names.get(class).map(ToString::to_string).unwrap_or_default();
         (format!("device class '{name}'"), *flags)
     });
     let all = osds.chain(nodes).chain(classes).filter(|(_, flags)| *flags != 0);
-    all.map(|(what, flags)| (what, view::osd_state(OsdState(flags)).join(","))).collect()
+    all.map(|(what, flags)| (what, view::osd_state(OsdState::from_bits_retain(flags)).join(","))).collect()
 }
 
 fn node_title(map: &OsdMap, node: i32) -> String {

@@ -200,16 +200,16 @@ fn only_one(osd: OsdId) -> Failure {
 }
 
 pub(super) fn pause(call: &mut Call<'_>) -> Outcome {
-    set_paused(call, MapFlags::with, "set")
+    set_paused(call, MapFlags::union, "set")
 }
 
 pub(super) fn unpause(call: &mut Call<'_>) -> Outcome {
-    set_paused(call, MapFlags::without, "unset")
+    set_paused(call, MapFlags::difference, "unset")
 }
 
 fn set_paused(call: &mut Call<'_>, change: fn(MapFlags, MapFlags) -> MapFlags, word: &str) -> Outcome {
     let before = call.state.osdmap().flags;
-    let after = change(before, MapFlags::PAUSERD.with(MapFlags::PAUSEWR));
+    let after = change(before, MapFlags::PAUSERD.union(MapFlags::PAUSEWR));
     if after != before {
         call.state.change_osdmap(call.now, |_, inc| inc.new_flags = Some(after))?;
     }

@@ -170,7 +170,7 @@ fn value(map: &OsdMap, pool: &PgPool, var: &str) -> Option<Node> {
         return None;
     }
     if let Some(flag) = flag(var) {
-        return Some(Node::from(pool.flags.has(flag)));
+        return Some(Node::from(pool.flags.contains(flag)));
     }
     Some(match var {
         "size" => Node::from(pool.size),
@@ -205,7 +205,7 @@ fn flag(var: &str) -> Option<PoolFlags> {
         "nodelete" => PoolFlags::NODELETE,
         "nopgchange" => PoolFlags::NOPGCHANGE,
         "nosizechange" => PoolFlags::NOSIZECHANGE,
-        "write_fadvise_dontneed" => PoolFlags(1 << 7),
+        "write_fadvise_dontneed" => PoolFlags::from_bits_retain(1 << 7),
         "noscrub" => PoolFlags::NOSCRUB,
         "nodeep-scrub" => PoolFlags::NODEEP_SCRUB,
         "bulk" => PoolFlags::BULK,
@@ -253,8 +253,8 @@ impl Change {
             Self::MinSize(min_size) => pool.min_size = min_size,
             Self::Rule(rule) => pool.crush_rule = rule,
             Self::FastRead(on) => pool.fast_read = on,
-            Self::Flag(flag, true) => pool.flags = pool.flags.with(flag),
-            Self::Flag(flag, false) => pool.flags = pool.flags.without(flag),
+            Self::Flag(flag, true) => pool.flags = pool.flags.union(flag),
+            Self::Flag(flag, false) => pool.flags = pool.flags.difference(flag),
             Self::AutoscaleMode(mode) => pool.pg_autoscale_mode = mode,
             Self::Setting(setting, value) => setting.put(pool, value),
         }
@@ -300,7 +300,7 @@ fn size(call: &Call<'_>, pool: &PgPool, val: &str) -> Result<Change, Failure> {
     if pool.is_erasure() {
         return Err(Failure::new(Errno::EOPNOTSUPP, "can not change the size of an erasure-coded pool"));
     }
-    if pool.flags.has(PoolFlags::NOSIZECHANGE) {
+    if pool.flags.contains(PoolFlags::NOSIZECHANGE) {
         let status = "pool size change is disabled; you must unset nosizechange flag for the pool first";
         return Err(Failure::new(Errno::EPERM, status));
     }
@@ -329,7 +329,7 @@ fn ec_overwrites(pool: &PgPool, val: &str) -> Result<Change, Failure> {
 }
 
 fn min_size(state: &State, pool: &PgPool, min_size: i64) -> Result<Change, Failure> {
-    if pool.flags.has(PoolFlags::NOSIZECHANGE) {
+    if pool.flags.contains(PoolFlags::NOSIZECHANGE) {
         let status = "pool min size change is disabled; you must unset nosizechange flag for the pool first";
         return Err(Failure::new(Errno::EPERM, status));
     }
@@ -372,7 +372,7 @@ fn pgp_num(pool: &PgPool, number: i64) -> Result<Change, Failure> {
 }
 
 fn may_change_pgs(pool: &PgPool, var: &str) -> Result<(), Failure> {
-    if !pool.flags.has(PoolFlags::NOPGCHANGE) {
+    if !pool.flags.contains(PoolFlags::NOPGCHANGE) {
         return Ok(());
     }
     let status = format!("pool {var} change is disabled; you must unset nopgchange flag for the pool first");

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use loligo_conf::table::parse_size;
 use loligo_maps::crush::{CrushMap, RuleKind};
 use loligo_maps::{Name, OsdMap, PgPool};
 use loligo_wire::UTime;
@@ -246,14 +247,7 @@ impl Terms {
 /// size.
 fn parse_bytes(text: &str) -> Option<u32> {
     const MAX: u32 = 16 << 20;
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let factor: u32 = match &text[digits.len()..] {
-        "" | "B" => 1,
-        "K" | "Ki" | "KiB" => 1 << 10,
-        "M" | "Mi" | "MiB" => 1 << 20,
-        _ => return None,
-    };
-    digits.parse::<u32>().ok()?.checked_mul(factor).filter(|bytes| *bytes <= MAX)
+    u32::try_from(parse_size(text).ok()?).ok().filter(|bytes| *bytes <= MAX)
 }
 
 /// The parameters of a new erasure-coded pool.
@@ -372,7 +366,7 @@ impl State {
         let mut pool = PgPool::erasure(code.data, code.coding, pg_num);
         (pool.crush_rule, pool.stripe_width) = (rule, code.stripe_width());
         pool.erasure_code_profile = profile_name.into();
-        pool.flags = pool.flags.with(self.flag_of_new_pools());
+        pool.flags = pool.flags.union(self.flag_of_new_pools());
         let mut id = Default::default();
         self.change_osdmap(now, |map, inc| {
             if crush != *map.crush {

@@ -12,18 +12,18 @@ use super::State;
 use crate::Fullness;
 use crate::failure::Failure;
 
-const STATES: OsdState = OsdState::FULL.with(OsdState::BACKFILLFULL).with(OsdState::NEARFULL);
-const FLAGS: PoolFlags = PoolFlags::FULL.with(PoolFlags::BACKFILLFULL).with(PoolFlags::NEARFULL);
+const STATES: OsdState = OsdState::FULL.union(OsdState::BACKFILLFULL).union(OsdState::NEARFULL);
+const FLAGS: PoolFlags = PoolFlags::FULL.union(PoolFlags::BACKFILLFULL).union(PoolFlags::NEARFULL);
 
 impl State {
     /// The fullness that the map shows.
     pub fn fullness(&self) -> Fullness {
         let map = self.osdmap();
-        let state = map.osd_ids().map(|osd| map.state(osd)).fold(OsdState(0), OsdState::with);
+        let state = map.osd_ids().map(|osd| map.state(osd)).fold(OsdState::empty(), OsdState::union);
         match () {
-            () if state.has(OsdState::FULL) => Fullness::Full,
-            () if state.has(OsdState::BACKFILLFULL) => Fullness::Backfill,
-            () if state.has(OsdState::NEARFULL) => Fullness::Near,
+            () if state.contains(OsdState::FULL) => Fullness::Full,
+            () if state.contains(OsdState::BACKFILLFULL) => Fullness::Backfill,
+            () if state.contains(OsdState::NEARFULL) => Fullness::Near,
             () => Fullness::Room,
         }
     }
@@ -34,8 +34,8 @@ impl State {
         let map = self.osdmap();
         let osds: Vec<_> = map
             .osd_ids()
-            .map(|osd| (osd, OsdState((map.state(osd).0 & STATES.0) ^ state.0)))
-            .filter(|(_, change)| *change != OsdState(0))
+            .map(|osd| (osd, (map.state(osd) & STATES) ^ state))
+            .filter(|(_, change)| !change.is_empty())
             .collect();
         let pools: Vec<_> = map
             .pools
@@ -64,7 +64,7 @@ impl State {
 
 fn words(fullness: Fullness) -> (OsdState, PoolFlags) {
     match fullness {
-        Fullness::Room => (OsdState(0), PoolFlags(0)),
+        Fullness::Room => (OsdState::empty(), PoolFlags::empty()),
         Fullness::Near => (OsdState::NEARFULL, PoolFlags::NEARFULL),
         Fullness::Backfill => (OsdState::BACKFILLFULL, PoolFlags::BACKFILLFULL),
         Fullness::Full => (OsdState::FULL, PoolFlags::FULL),
@@ -73,7 +73,11 @@ fn words(fullness: Fullness) -> (OsdState, PoolFlags) {
 
 /// A pool over its quota stays full, and gets no other fullness flag.
 fn flagged(pool: &PgPool, flag: PoolFlags) -> PoolFlags {
-    if pool.flags.has(PoolFlags::FULL_QUOTA) { pool.flags } else { pool.flags.without(FLAGS).with(flag) }
+    if pool.flags.contains(PoolFlags::FULL_QUOTA) {
+        pool.flags
+    } else {
+        pool.flags.difference(FLAGS).union(flag)
+    }
 }
 
 #[cfg(test)]
@@ -98,21 +102,21 @@ mod tests {
             (Fullness::Near, OsdState::NEARFULL, PoolFlags::NEARFULL),
             (Fullness::Backfill, OsdState::BACKFILLFULL, PoolFlags::BACKFILLFULL),
             (Fullness::Full, OsdState::FULL, PoolFlags::FULL),
-            (Fullness::Room, OsdState(0), PoolFlags(0)),
+            (Fullness::Room, OsdState::empty(), PoolFlags::empty()),
         ];
         for (i, (fullness, bits, flag)) in expected.into_iter().enumerate() {
             let epoch = state.osdmap().epoch;
             state.set_fullness(now, fullness).expect("applies");
             state.set_fullness(now, fullness).expect("applies");
             assert_eq!((state.osdmap().epoch.0, state.fullness()), (epoch.0 + 1, fullness));
-            assert!(OSDS.iter().all(|osd| state.osdmap().state(*osd).0 & STATES.0 == bits.0));
+            assert!(OSDS.iter().all(|osd| state.osdmap().state(*osd) & STATES == bits));
             // A pool created in this state gets the flag as well.
             state.create_pool(now, &format!("b{i}"), 1).expect("a pool");
-            assert!(state.osdmap().pools.values().all(|pool| PoolFlags(pool.flags.0 & FLAGS.0) == flag));
+            assert!(state.osdmap().pools.values().all(|pool| pool.flags & FLAGS == flag));
         }
         let id = state.pool_id("a").expect("it is there");
-        let over = PoolFlags::FULL.with(PoolFlags::FULL_QUOTA);
-        state.change_pool(now, id, |pool| pool.flags = pool.flags.with(over)).expect("applies");
+        let over = PoolFlags::FULL.union(PoolFlags::FULL_QUOTA);
+        state.change_pool(now, id, |pool| pool.flags = pool.flags.union(over)).expect("applies");
         let epoch = state.osdmap().epoch;
         state.set_fullness(now, Fullness::Room).expect("applies");
         assert_eq!(state.osdmap().epoch, epoch, "over its quota it stays full");

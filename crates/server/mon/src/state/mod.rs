@@ -362,13 +362,13 @@ impl State {
     /// A change cannot be applied.
     pub fn revive_osds(&mut self, now: UTime) -> Result<(), Failure> {
         let map = self.osdmap();
-        if map.flags.has(MapFlags::NOUP) {
+        if map.flags.contains(MapFlags::NOUP) {
             return Ok(());
         }
         // An OSD that was never up has no addresses yet. It boots by itself.
         let down = map.osd_ids().filter(|osd| !map.is_up(*osd)).filter_map(|osd| Some((osd, map.osd(osd)?)));
         let down = down.filter(|(_, facts)| facts.info.up_from > Epoch(0) && facts.info.down_at > Epoch(0));
-        let down = down.filter(|(osd, _)| !map.state(*osd).has(OsdState::NOUP));
+        let down = down.filter(|(osd, _)| !map.state(*osd).contains(OsdState::NOUP));
         let down: Vec<_> = down.map(|(osd, facts)| (osd, facts.uuid, facts.client_addrs.clone())).collect();
         down.into_iter().try_for_each(|(osd, uuid, addrs)| self.boot_osd(now, osd, uuid, addrs))
     }

@@ -60,10 +60,10 @@ impl State {
             .iter()
             .filter_map(|(id, pool)| quota_change(*id, &name(id), pool, &usage.pool(*id)))
             .collect();
-        let flags = PoolFlags::FULL_QUOTA.with(PoolFlags::FULL);
+        let flags = PoolFlags::FULL_QUOTA.union(PoolFlags::FULL);
         for QuotaChange { pool, full, .. } in &changes {
             self.change_pool(now, *pool, |pool| {
-                pool.flags = if *full { pool.flags.with(flags) } else { pool.flags.without(flags) };
+                pool.flags = if *full { pool.flags.union(flags) } else { pool.flags.difference(flags) };
             })?;
         }
         Ok(changes)
@@ -147,7 +147,7 @@ impl State {
         self.change_osdmap(now, |map, inc| {
             let mut pool = PgPool::replicated(size, pg_num);
             pool.crush_rule = crush_rule;
-            pool.flags = pool.flags.with(flag);
+            pool.flags = pool.flags.union(flag);
             id = inc.create_pool(map, text::name(name), pool)
         })?;
         Ok(Created::New(id))
@@ -173,7 +173,7 @@ impl State {
             );
             return Err(Failure::new(Errno::EPERM, status));
         }
-        if pool.flags.has(PoolFlags::NODELETE) {
+        if pool.flags.contains(PoolFlags::NODELETE) {
             let status = "pool deletion is disabled; you must unset nodelete flag for the pool first";
             return Err(Failure::new(Errno::EPERM, status));
         }
@@ -242,7 +242,7 @@ fn quota_change(id: PoolId, name: &str, pool: &PgPool, held: &ObjectStatSum) -> 
     } else {
         None
     };
-    let line = match (&reason, pool.flags.has(PoolFlags::FULL_QUOTA)) {
+    let line = match (&reason, pool.flags.contains(PoolFlags::FULL_QUOTA)) {
         (Some(reason), false) => format!("pool '{name}' is full (reached quota's {reason})"),
         (None, true) => format!("pool '{name}' no longer out of quota; removing NO_QUOTA flag"),
         _ => return None,

@@ -39,7 +39,9 @@ impl State {
                 return Err(Failure::new(Errno::EEXIST, status));
             }
             (Some(known), _) => return Ok(known),
-            (None, Some(wanted)) if map.exists(wanted) && !map.state(wanted).has(OsdState::DESTROYED) => {
+            (None, Some(wanted))
+                if map.exists(wanted) && !map.state(wanted).contains(OsdState::DESTROYED) =>
+            {
                 let status = format!("id {wanted} already in use and does not match uuid {uuid}");
                 return Err(Failure::invalid(status));
             }
@@ -74,7 +76,7 @@ impl State {
     /// A change cannot be applied.
     pub fn destroy_reserved_osd(&mut self, now: UTime, osd: OsdId) -> Result<(), Failure> {
         self.forget_secrets_of(osd);
-        if self.osdmap().state(osd).has(OsdState::DESTROYED) {
+        if self.osdmap().state(osd).contains(OsdState::DESTROYED) {
             return Ok(());
         }
         self.change_osdmap(now, |_, inc| {

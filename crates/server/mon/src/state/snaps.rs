@@ -24,7 +24,7 @@ impl State {
         self.change_pool(now, id, |pool| {
             pool.snap_seq.0 += 1;
             pool.snap_epoch = epoch;
-            pool.flags = pool.flags.with(PoolFlags::POOL_SNAPS);
+            pool.flags = pool.flags.union(PoolFlags::POOL_SNAPS);
             pool.snaps
                 .insert(pool.snap_seq, PoolSnap { id: pool.snap_seq, stamp: now, name: text::name(name) });
         })?;
@@ -56,7 +56,7 @@ impl State {
         self.change_pool(now, id, |pool| {
             pool.snap_seq = SnapId(pool.snap_seq.0.max(UNMANAGED_SEQ_FIRST) + 1);
             pool.snap_epoch = epoch;
-            pool.flags = pool.flags.with(PoolFlags::SELFMANAGED_SNAPS);
+            pool.flags = pool.flags.union(PoolFlags::SELFMANAGED_SNAPS);
             snap = pool.snap_seq;
         })?;
         Ok(snap)
@@ -117,7 +117,7 @@ impl State {
     fn pool_with_snaps(&self, id: PoolId) -> Result<&PgPool, Failure> {
         match self.osdmap().pool(id) {
             None => Err(Failure::missing(format!("there is no pool {id}"))),
-            Some(pool) if pool.flags.has(PoolFlags::SELFMANAGED_SNAPS) => {
+            Some(pool) if pool.flags.contains(PoolFlags::SELFMANAGED_SNAPS) => {
                 let name = self.osdmap().pool_name(id).map(text::of).unwrap_or_default();
                 Err(Failure::invalid(format!("pool {name} is in unmanaged snaps mode")))
             }
@@ -128,7 +128,7 @@ impl State {
     fn check_selfmanaged(&self, id: PoolId) -> Result<&PgPool, Failure> {
         match self.osdmap().pool(id) {
             None => Err(Failure::missing(format!("there is no pool {id}"))),
-            Some(pool) if pool.flags.has(PoolFlags::POOL_SNAPS) => {
+            Some(pool) if pool.flags.contains(PoolFlags::POOL_SNAPS) => {
                 Err(Failure::invalid(format!("pool {id} has pool snapshots")))
             }
             Some(pool) => Ok(pool),

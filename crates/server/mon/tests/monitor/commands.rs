@@ -396,7 +396,7 @@ fn a_pool_that_reaches_its_quota_is_full_until_it_has_room() {
     };
     let full = |state: &State| {
         let flags = state.osdmap().pool(pool).unwrap().flags;
-        (flags.has(PoolFlags::FULL), flags.has(PoolFlags::FULL_QUOTA))
+        (flags.contains(PoolFlags::FULL), flags.contains(PoolFlags::FULL_QUOTA))
     };
     assert!(state.check_quotas(NOW, &holding(9, 9)).unwrap().is_empty());
     state

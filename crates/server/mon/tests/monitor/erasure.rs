@@ -85,7 +85,7 @@ fn erasure_coded_pools_are_made_by_profiles() {
     );
     let pool = mon.monitor.state().osdmap().pool(PoolId(1)).expect("the pool").clone();
     assert_eq!((pool.size, pool.min_size, pool.stripe_width, pool.crush_rule), (3, 2, 8192, 1));
-    assert!(pool.flags.has(PoolFlags::EC_OVERWRITES));
+    assert!(pool.flags.contains(PoolFlags::EC_OVERWRITES));
 }
 
 #[test]

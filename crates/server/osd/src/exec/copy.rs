@@ -11,8 +11,8 @@ use loligo_store::{Change, Fetch, ObjectRef, ObjectView, OmapRange};
 use loligo_wire::message::osd::{CopyFrom, ObjectLocator, OpCode, OsdOp};
 use loligo_wire::{Errno, Reader, SnapId};
 
+use super::clones::{Clones, Then};
 use super::execution::{DONE, Execution, Output};
-use super::snap_set::{SnapSet, Then};
 
 /// The request contains the truncation state (`CEPH_OSD_COPY_FROM_FLAG_TRUNCATE_SEQ`).
 const TRUNCATE_SEQ: u8 = 64;
@@ -109,7 +109,7 @@ impl Execution<'_> {
         if places.is_removed(locator.pool, snap) {
             return Err(Errno::ENOENT);
         }
-        match SnapSet::of(self.context, &*found)?.then(snap) {
+        match Clones::of(self.context, &*found)?.then(snap) {
             Then::Head if !found.info().whiteout => Ok(found),
             Then::Clone(id) => {
                 let clone = ObjectRef { snap: id, ..head };
@@ -234,7 +234,7 @@ mod tests {
         op.hash = facts.pool.hash_object(b"", b"", name.as_bytes());
         let collection = &facts.slot(op.hash).expect("it opens").collection;
         let mut state = PgState::new(collection.version(), Dups::default(), Arc::default());
-        let snaps = snaps.iter().copied().map(SnapId).collect::<smallvec::SmallVec<_>>();
+        let snaps = snaps.iter().copied().map(SnapId).collect::<Vec<_>>();
         let context = Context {
             writes: Needs::of(&op).expect("no classes").writes(),
             snapc: SnapContext { seq: snaps.first().copied().unwrap_or_default(), snaps },

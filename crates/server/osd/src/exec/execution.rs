@@ -9,8 +9,8 @@ use loligo_wire::{Errno, UTime};
 use smallvec::SmallVec;
 
 use super::Context;
+use super::clones::Clones;
 use super::ranges::Touched;
-use super::snap_set::SnapSet;
 use crate::made::Made;
 use crate::watch::{Effects, Load, Watchers};
 
@@ -45,7 +45,7 @@ pub(crate) struct Execution<'a> {
     pub(crate) info: Info,
     pub(crate) changes: SmallVec<[Change<'a>; 2]>,
     /// Its clones; read requests look them up when needed.
-    pub(super) snaps: SnapSet,
+    pub(super) snaps: Clones,
     /// Ranges of bytes that the request has, or may have, changed.
     pub(super) modified: Touched,
     /// Whether the user-visible version changes: not if only watches change, or if a copy brings its
@@ -96,7 +96,7 @@ impl<'a> Execution<'a> {
             info,
             view,
             changes: SmallVec::new(),
-            snaps: SnapSet::default(),
+            snaps: Clones::default(),
             modified: Touched::default(),
             user_modify: false,
             watchers: None,

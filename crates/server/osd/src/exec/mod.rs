@@ -9,6 +9,7 @@ mod access;
 mod attrs;
 mod call;
 mod checksum;
+mod clones;
 mod copy;
 mod data;
 mod elsewhere;
@@ -20,7 +21,6 @@ mod omap;
 mod ranges;
 mod rules;
 mod scrubbed;
-mod snap_set;
 mod snaps;
 mod state;
 mod task;
@@ -35,15 +35,15 @@ use std::sync::Arc;
 use loligo_store::{Collection, ObjectRef, ObjectView, OpRecord};
 use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, OpCode, OsdFlags};
-use loligo_wire::{EntityAddr, Epoch, Errno, Eversion, PoolId, SnapId, Tid};
+use loligo_wire::{EntityAddr, Epoch, Errno, Eversion, PoolId, SnapContext, SnapId, Tid};
 
 use crate::fetches::Fetches;
 use crate::made::Making;
 use crate::scrubs::Scrubs;
 use crate::stats::Counters;
 use crate::watch::{self, Effects};
+use clones::{Clones, Then};
 use execution::Outputs;
-use snap_set::Then;
 
 pub(crate) use access::Needs;
 pub(crate) use copy::source_of;
@@ -52,7 +52,6 @@ use execution::Execution;
 pub(crate) use limits::Budget;
 pub use limits::Limits;
 pub(crate) use rules::PoolRules;
-pub(crate) use snap_set::{SnapContext, SnapSet};
 pub(crate) use state::PgState;
 pub(crate) use task::{TRIM_PAGE, Task, heads_with_clones};
 
@@ -390,7 +389,7 @@ fn find(context: &Context, op: &MOSDOp, collection: &dyn Collection) -> Result<A
         SnapId::DIR => return Ok(head),
         SnapId::HEAD => Then::Head,
         snap if context.is_removed(snap) => Then::Nothing,
-        snap => SnapSet::of(context, &*head)?.then(snap),
+        snap => Clones::of(context, &*head)?.then(snap),
     };
     match then {
         Then::Head if !whiteout => Ok(head),

@@ -89,7 +89,7 @@ mod tests {
             assert_eq!(rules.check_write(offset, size).is_ok(), allowed, "{offset} of {size}");
         }
         assert_eq!(rules.check_no_append_only(), Err(Errno::EOPNOTSUPP));
-        pool.flags = pool.flags.with(PoolFlags::EC_OVERWRITES);
+        pool.flags = pool.flags.union(PoolFlags::EC_OVERWRITES);
         let rules = PoolRules::of(&pool);
         assert_eq!((rules.check_write(5, 100), rules.check_no_append_only()), (Ok(()), Ok(())));
         assert_eq!(PoolRules::of(&PgPool::replicated(3, 8)), PoolRules::default());

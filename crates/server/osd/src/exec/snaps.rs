@@ -2,16 +2,16 @@
 //!
 //! As in a stock OSD, a write whose context has a newer snapshot than the object knows leaves a clone of
 //! the previous state, named by the context's newest snapshot id. The head keeps the list of its clones
-//! ([`SnapSet`]) in an internal attribute. An object that is deleted while it has clones stays as a
+//! ([`Clones`]) in an internal attribute. An object that is deleted while it has clones stays as a
 //! *whiteout*, an empty head that only keeps the list.
 
 use loligo_store::{Change, Info, ObjectRef};
 use loligo_wire::message::osd::{ObjectSnaps, OsdOp, SnapClone};
 use loligo_wire::{Encode as _, Errno, SnapId};
 
+use super::clones::{Clone, Clones, Then};
 use super::execution::{DONE, Execution, Output};
 use super::ranges::Ranges;
-use super::snap_set::{Clone, SnapSet, Then};
 
 /// Maximum parts of a clone's overlap; a stock OSD has no bound. Dropped parts count as changed, which
 /// only makes listings of changes larger.
@@ -100,7 +100,7 @@ impl<'a> Execution<'a> {
     pub(super) fn list_snaps(&mut self) -> Output {
         let view = self.stored()?;
         let (info, size) = (view.info(), view.size());
-        let snaps = SnapSet::of(self.context, &**view)?;
+        let snaps = Clones::of(self.context, &**view)?;
         let mut clones: Vec<SnapClone> = snaps.clones.iter().map(Clone::shown).collect();
         if !info.whiteout {
             clones.push(SnapClone { id: SnapId::HEAD, size, ..SnapClone::default() });

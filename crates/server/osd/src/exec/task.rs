@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
-use loligo_maps::SnapSet as SnapIds;
 use loligo_store::{
     Change, Collection, Commit, Info, ObjectChanges, ObjectName, ObjectRef, ObjectView, Transaction,
 };
 use loligo_wire::message::osd::MOSDOp;
-use loligo_wire::{Errno, Eversion, SnapId};
+use loligo_wire::{Errno, Eversion, SnapId, SnapSet};
 use smallvec::{SmallVec, smallvec};
 
+use super::clones::Clones;
 use super::execution::CHANGE_COST;
 use super::execution::Execution;
-use super::snap_set::SnapSet;
 use super::state::PgState;
 use super::write::OBJECT;
 use super::{Answered, Context, Known, Waiting, answer, oid_of, watches};
@@ -28,7 +27,7 @@ pub(crate) enum Task {
     /// Ends a watch whose client is silent or on the blocklist.
     EndWatch(watch::WatchKey),
     /// Removes these snapshots from its clones.
-    Trim(Arc<SnapIds>),
+    Trim(Arc<SnapSet>),
 }
 
 pub(super) fn run(
@@ -88,13 +87,13 @@ fn end_watch(
 /// an object with more clones once for each page of their names.
 fn trim(
     context: &Context,
-    removed: &SnapIds,
+    removed: &SnapSet,
     collection: &dyn Collection,
     state: &mut PgState,
     oid: ObjectRef<'_>,
     view: &Arc<dyn ObjectView>,
 ) -> Result<(), Errno> {
-    let mut snaps = SnapSet::of(context, &**view)?;
+    let mut snaps = Clones::of(context, &**view)?;
     let before = snaps.clone();
     let mut objects: SmallVec<[ObjectChanges<'_>; 1]> = SmallVec::new();
     let version = next(context, state);

@@ -11,7 +11,7 @@ use loligo_wire::message::osd::{
     ChecksumArgs, CmpOp, Extent, HObject, ListObject, ObjectLocator, ObjectSnaps, OpCode, OpFlags, Ops,
     OsdOp, OsdReply, PgNlsResponse, WatchArgs, XattrArgs,
 };
-use loligo_wire::{Decode, Encode, Incarnation, PgId, PoolId, Reader, UTime, Writer};
+use loligo_wire::{Decode, Encode, Incarnation, PgId, PoolId, Reader, SnapSet, UTime, Writer};
 use proptest::prelude::*;
 use smallvec::smallvec;
 
@@ -69,7 +69,7 @@ impl Group {
         let needs = Needs::of(&op).expect("classes that there are");
         let context = Context {
             writes: needs.writes(),
-            snapc: SnapContext { seq: op.snap_seq, snaps: op.snaps.iter().copied().collect() },
+            snapc: SnapContext { seq: op.snap_seq, snaps: op.snaps.clone() },
             room: self.room,
             limits: self.limits,
             data_crc: Some(crc32c_of(op.ops.iter().map(|op| &op.data[..]))),
@@ -441,7 +441,7 @@ fn a_sparse_read_finds_what_was_written_and_not_what_lies_between() {
 }
 
 /// Trims as the walk does: page by page, for each head with clones on a page.
-fn trimmed(g: &mut Group, removed: &Arc<loligo_maps::SnapSet>) {
+fn trimmed(g: &mut Group, removed: &Arc<SnapSet>) {
     let mut from = None::<loligo_store::ObjectName>;
     loop {
         let first = from.as_ref().map_or(ObjectRef::first_of_hash(0), |name| name.as_ref());
@@ -473,7 +473,7 @@ fn an_object_loses_any_number_of_clones_in_one_walk_and_few_in_one_step() {
         assert_eq!(g.ask_op(op).result, 0);
     }
     let kept = [5, 400, last].map(SnapId);
-    let removed: loligo_maps::SnapSet = (1..=last).map(SnapId).filter(|snap| !kept.contains(snap)).collect();
+    let removed: SnapSet = (1..=last).map(SnapId).filter(|snap| !kept.contains(snap)).collect();
     assert_eq!(g.collection.stats().objects, last + 1);
     trimmed(&mut g, &Arc::new(removed));
     assert_eq!(g.collection.stats().objects, kept.len() as u64 + 1);

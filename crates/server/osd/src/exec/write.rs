@@ -10,8 +10,8 @@ use loligo_wire::message::osd::{MOSDOp, OsdFlags};
 use loligo_wire::{Errno, Eversion};
 use smallvec::{SmallVec, smallvec};
 
+use super::clones::Clones;
 use super::execution::{Execution, Outputs};
-use super::snap_set::SnapSet;
 use super::snaps;
 use super::state::PgState;
 use super::{Answered, Context, Known, Room, Waiting, answer, oid_of, watches};
@@ -185,13 +185,13 @@ fn prepare(
     state: &mut PgState,
     oid: ObjectRef<'_>,
     view: Option<&Arc<dyn ObjectView>>,
-) -> Result<SnapSet, Errno> {
+) -> Result<Clones, Errno> {
     if !context.snapc.is_valid() {
         return Err(Errno::EINVAL);
     }
-    let Some(view) = view else { return Ok(SnapSet::default()) };
+    let Some(view) = view else { return Ok(Clones::default()) };
     watches::load(context, &op.ops, &mut state.watches, oid, &**view)?;
-    let snaps = SnapSet::of(context, &**view)?;
+    let snaps = Clones::of(context, &**view)?;
     if op.flags.contains(OsdFlags::ORDERSNAP) && context.snapc.seq < snaps.seq {
         return Err(Errno::EOLDSNAPC);
     }

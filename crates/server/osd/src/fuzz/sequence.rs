@@ -13,13 +13,13 @@ use loligo_store::ObjectStore;
 use loligo_store::memory::MemoryStore;
 use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, ObjectLocator, Ops, OsdFlags, OsdOp, OsdReply};
 use loligo_wire::message::{Message as _, Msg};
-use loligo_wire::{Epoch, Errno, Eversion, PgId, SnapId, Tid, UTime, Uuid};
+use loligo_wire::{Epoch, Errno, Eversion, PgId, SnapContext, SnapId, Tid, UTime, Uuid};
 use smallvec::smallvec;
 
 use super::model::{self, Model};
 use super::script::{POOL, Script, Step};
 use crate::asker::Asker;
-use crate::exec::{self, Context, Limits, Needs, SnapContext};
+use crate::exec::{self, Context, Limits, Needs};
 use crate::group::Group as _;
 use crate::helpers::Helpers;
 use crate::place::Places;
@@ -194,7 +194,7 @@ impl Play {
         };
         let context = Context {
             writes,
-            snapc: SnapContext { seq: op.snap_seq, snaps: op.snaps.iter().copied().collect() },
+            snapc: SnapContext { seq: op.snap_seq, snaps: op.snaps.clone() },
             places: Some(Arc::clone(&self.places) as _),
             limits,
             ..Context::plain(client as u64 + 100, tid, Epoch(2), POOL, PGS)

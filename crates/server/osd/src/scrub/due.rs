@@ -64,7 +64,7 @@ impl Allowed {
             }
             _ => general,
         };
-        let forbidden = |of_map, of_pool| map.flags.has(of_map) || pool.flags.has(of_pool);
+        let forbidden = |of_map, of_pool| map.flags.contains(of_map) || pool.flags.contains(of_pool);
         Self {
             shallow: (!forbidden(MapFlags::NOSCRUB, PoolFlags::NOSCRUB))
                 .then(|| own(PoolOptKey::SCRUB_MIN_INTERVAL, policy.min_interval)),

@@ -283,7 +283,7 @@ fn changing(all: WriteOp, io: &IoCtx, op: &Value) -> WriteOp {
     };
     match number(&op[1]) {
         0 => more,
-        flags => more.flags(OpFlags(flags as u32)),
+        flags => more.flags(OpFlags::from_bits_retain(flags as u32)),
     }
 }
 
@@ -292,7 +292,7 @@ fn reading(all: ReadOp, op: &Value) -> ReadOp {
     let more = all.op(question(text(&op[0]), &op.as_array().expect("an operation")[2..]));
     match number(&op[1]) {
         0 => more,
-        flags => more.flags(OpFlags(flags as u32)),
+        flags => more.flags(OpFlags::from_bits_retain(flags as u32)),
     }
 }
 

@@ -28,7 +28,7 @@ pub(crate) fn osd_map(rng: &mut Rng, release: u32) -> OsdMap {
         let weight = if rng.chance(70) { OsdMap::WEIGHT_IN } else { rng.below(0x1_0001) as u32 & 0x1_f000 };
         map.set_weight(osd, weight);
         let state = map.state_mut(osd).expect("it is in the map");
-        *state = OsdState(*rng.pick(&[3, 3, 3, 3, 3, 3, 3, 1, 0]));
+        *state = OsdState::from_bits_retain(*rng.pick(&[3, 3, 3, 3, 3, 3, 3, 1, 0]));
     }
     if rng.chance(50) {
         for osd in (0..max_osd).map(OsdId) {
@@ -57,7 +57,7 @@ fn pool(rng: &mut Rng, map: &OsdMap, release: u32) -> PgPool {
         pool.kind = PoolKind::ERASURE;
         if release >= 20 && rng.chance(40) {
             pool.nonprimary_shards = ShardSet(rng.below(1 << pool.size) as u128);
-            pool.flags = pool.flags.with(PoolFlags::EC_OPTIMIZATIONS);
+            pool.flags = pool.flags.union(PoolFlags::EC_OPTIMIZATIONS);
         }
     }
     pool
@@ -104,7 +104,7 @@ pub(crate) fn details(rng: &mut Rng, map: &mut OsdMap, release: u32) {
     map.full_ratio = rng.below(100) as f32 / 100.0;
     map.backfillfull_ratio = rng.below(100) as f32 / 100.0;
     map.require_min_compat_client = rng.range(0, 16) as u8;
-    map.flags = MapFlags::SORTBITWISE.with(MapFlags::RECOVERY_DELETES).with(MapFlags::PGLOG_HARDLIMIT);
+    map.flags = MapFlags::SORTBITWISE.union(MapFlags::RECOVERY_DELETES).union(MapFlags::PGLOG_HARDLIMIT);
     let profile = [("k", "2"), ("m", "1")].map(|(k, v)| (Name::from(k), Name::from(v)));
     map.erasure_code_profiles.insert("p".into(), profile.into());
     for osd in 0..map.max_osd() as i32 {
@@ -147,7 +147,7 @@ fn pool_details(rng: &mut Rng, pool: &mut PgPool, release: u32) {
     pool.last_change = Epoch(rng.below(9) as u32);
     pool.snap_seq = SnapId(7);
     pool.snap_epoch = Epoch(3);
-    pool.flags = pool.flags.with(PoolFlags::POOL_SNAPS);
+    pool.flags = pool.flags.union(PoolFlags::POOL_SNAPS);
     let snap = PoolSnap { id: SnapId(7), stamp: UTime { sec: 1, nsec: 2 }, name: "snap".into() };
     pool.snaps.insert(SnapId(7), snap);
     pool.quota_max_bytes = rng.next();

@@ -520,7 +520,7 @@ impl OsdOp {
     pub(super) fn encode_fixed(&self, w: &mut Writer) {
         let mut fixed = [0; Self::ENCODED_LEN];
         fixed[..2].copy_from_slice(&self.code.0.to_le_bytes());
-        fixed[2..6].copy_from_slice(&self.flags.0.to_le_bytes());
+        fixed[2..6].copy_from_slice(&self.flags.bits().to_le_bytes());
         fixed[6..34].copy_from_slice(&self.args);
         fixed[34..].copy_from_slice(&self.data.len().saturating_as::<u32>().to_le_bytes());
         w.raw(&fixed);
@@ -529,7 +529,7 @@ impl OsdOp {
     /// Decodes the fixed part, and splits the payload off the front of `payloads`.
     pub(super) fn decode_fixed(r: &mut Reader<'_>, payloads: &mut Bytes) -> Result<Self, DecodeError> {
         let mut op = Self::new(OpCode(r.u16()?));
-        op.flags = OpFlags(r.u32()?);
+        op.flags = OpFlags::from_bits_retain(r.u32()?);
         op.args = r.array()?;
         let payload_len = r.u32()? as usize;
         if payload_len > payloads.len() {

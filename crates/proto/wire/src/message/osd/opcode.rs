@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use bitflags::bitflags;
+
 /// The number of an object operation (`CEPH_OSD_OP_*`). Its bits tell whether the operation reads or
 /// writes: see [`OpCode::is_modify`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -216,131 +218,87 @@ impl fmt::Debug for OpCode {
     }
 }
 
-macro_rules! flag_set {
-    ($(#[$outer:meta])* $ty:ident { $($(#[$doc:meta])* $name:ident = $bit:literal,)* }) => {
-        $(#[$outer])*
-        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-        pub struct $ty(pub u32);
-
-        impl $ty {
-            $($(#[$doc])* pub const $name: Self = Self($bit);)*
-
-            /// Returns the empty set.
-            pub const fn empty() -> Self {
-                Self(0)
-            }
-
-            /// Whether all of `other`'s flags are set.
-            pub const fn contains(self, other: Self) -> bool {
-                self.0 & other.0 == other.0
-            }
-
-            /// Whether at least one of `other`'s flags is set.
-            pub const fn intersects(self, other: Self) -> bool {
-                self.0 & other.0 != 0
-            }
-
-            /// Returns the union of both sets; a `const` form of `|`.
-            pub const fn union(self, other: Self) -> Self {
-                Self(self.0 | other.0)
-            }
-
-            /// Returns the flags that are not in `other`.
-            pub const fn without(self, other: Self) -> Self {
-                Self(self.0 & !other.0)
-            }
-        }
-
-        impl std::ops::BitOr for $ty {
-            type Output = Self;
-            fn bitor(self, other: Self) -> Self {
-                self.union(other)
-            }
-        }
-
-        impl std::ops::BitOrAssign for $ty {
-            fn bitor_assign(&mut self, other: Self) {
-                self.0 |= other.0;
-            }
-        }
-    };
-}
-
-flag_set! {
+bitflags! {
     /// Flags of one operation in a request (`CEPH_OSD_OP_FLAG_*`).
-    OpFlags {
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct OpFlags: u32 {
         /// CREATE: fail if the object already exists.
-        EXCL = 0x1,
+        const EXCL = 0x1;
         /// Continue with the next operation if this one fails.
-        FAILOK = 0x2,
+        const FAILOK = 0x2;
         /// Access is random.
-        FADVISE_RANDOM = 0x4,
+        const FADVISE_RANDOM = 0x4;
         /// Access is sequential.
-        FADVISE_SEQUENTIAL = 0x8,
+        const FADVISE_SEQUENTIAL = 0x8;
         /// The data will be needed soon.
-        FADVISE_WILLNEED = 0x10,
+        const FADVISE_WILLNEED = 0x10;
         /// The data will not be needed soon.
-        FADVISE_DONTNEED = 0x20,
+        const FADVISE_DONTNEED = 0x20;
         /// The data is used once, by this client.
-        FADVISE_NOCACHE = 0x40,
+        const FADVISE_NOCACHE = 0x40;
+        // Bits that newer releases may send are kept.
+        const _ = !0;
     }
 }
 
-flag_set! {
+bitflags! {
     /// Flags of a request or reply (`CEPH_OSD_FLAG_*`).
-    OsdFlags {
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+    pub struct OsdFlags: u32 {
         /// Legacy. In a request: reply when the change is applied. In a reply: the change is applied.
-        ACK = 0x1,
+        const ACK = 0x1;
         /// As ACK, for NVRAM.
-        ONNVRAM = 0x2,
+        const ONNVRAM = 0x2;
         /// In a request: reply when the change is durable. In a reply: the change is durable.
-        ONDISK = 0x4,
+        const ONDISK = 0x4;
         /// Not the first attempt.
-        RETRY = 0x8,
+        const RETRY = 0x8;
         /// The request reads.
-        READ = 0x10,
+        const READ = 0x10;
         /// The request writes.
-        WRITE = 0x20,
+        const WRITE = 0x20;
         /// Fail with EOLDSNAPC if the snapshot context is older than the object's.
-        ORDERSNAP = 0x40,
+        const ORDERSNAP = 0x40;
         /// Any replica may serve the read.
-        BALANCE_READS = 0x100,
+        const BALANCE_READS = 0x100;
         /// Execute on several objects in parallel; never implemented.
-        PARALLELEXEC = 0x200,
+        const PARALLELEXEC = 0x200;
         /// The request addresses a placement group, not an object.
-        PGOP = 0x400,
+        const PGOP = 0x400;
         /// The request calls a class method.
-        EXEC = 0x800,
+        const EXEC = 0x800;
         /// The nearest replica may serve the read.
-        LOCALIZE_READS = 0x2000,
+        const LOCALIZE_READS = 0x2000;
         /// Order this read with writes.
-        RWORDERED = 0x4000,
+        const RWORDERED = 0x4000;
         /// Ignore the cache tier.
-        IGNORE_CACHE = 0x8000,
+        const IGNORE_CACHE = 0x8000;
         /// Acquire no read-write locks.
-        SKIPRWLOCKS = 0x1_0000,
+        const SKIPRWLOCKS = 0x1_0000;
         /// Ignore the pool's overlay.
-        IGNORE_OVERLAY = 0x2_0000,
+        const IGNORE_OVERLAY = 0x2_0000;
         /// The request is part of a cache flush.
-        FLUSH = 0x4_0000,
+        const FLUSH = 0x4_0000;
         /// The snapshot id names the clone itself.
-        MAP_SNAP_CLONE = 0x8_0000,
+        const MAP_SNAP_CLONE = 0x8_0000;
         /// Use the request's snapshot context even if the pool has its own.
-        ENFORCE_SNAPC = 0x10_0000,
+        const ENFORCE_SNAPC = 0x10_0000;
         /// The request was redirected.
-        REDIRECTED = 0x20_0000,
+        const REDIRECTED = 0x20_0000;
         /// The flag REDIRECTED is reliable; every client since hammer sets this flag.
-        KNOWN_REDIR = 0x40_0000,
+        const KNOWN_REDIR = 0x40_0000;
         /// Attempt the request although the pool is full: fail with ENOSPC instead of waiting.
-        FULL_TRY = 0x80_0000,
+        const FULL_TRY = 0x80_0000;
         /// Execute the request although the pool is full.
-        FULL_FORCE = 0x100_0000,
+        const FULL_FORCE = 0x100_0000;
         /// Ignore the object's redirection.
-        IGNORE_REDIRECT = 0x200_0000,
+        const IGNORE_REDIRECT = 0x200_0000;
         /// Return every operation's result and output, also for writes.
-        RETURNVEC = 0x400_0000,
+        const RETURNVEC = 0x400_0000;
         /// The client supports pools that are set to fail every request with EIO.
-        SUPPORTSPOOLEIO = 0x800_0000,
+        const SUPPORTSPOOLEIO = 0x800_0000;
+        // Bits that newer releases may send are kept.
+        const _ = !0;
     }
 }
 

@@ -63,7 +63,7 @@ impl MOSDOpReply {
         Self {
             oid: mem::take(&mut request.oid),
             pgid: request.spgid.pgid,
-            flags: request.flags.without(WANTED) | ANSWER,
+            flags: request.flags.difference(WANTED) | ANSWER,
             result,
             bad_replay_version: Eversion::default(),
             map_epoch,
@@ -109,7 +109,7 @@ impl Message for MOSDOpReply {
     fn encode_front(&self, w: &mut Writer) {
         w.blob(&self.oid);
         w.put(&self.pgid);
-        w.i64(i64::from(self.flags.0));
+        w.i64(i64::from(self.flags.bits()));
         w.i32(self.result);
         w.put(&self.bad_replay_version);
         w.put(&self.map_epoch);
@@ -237,7 +237,7 @@ impl<'a, O> Fields<'a, O> {
         }
         let oid = r.blob()?;
         let pgid = r.get()?;
-        let flags = OsdFlags(r.i64()?.wrapping_as::<u32>());
+        let flags = OsdFlags::from_bits_retain(r.i64()?.wrapping_as::<u32>());
         let result = r.i32()?;
         let bad_replay_version = r.get()?;
         let map_epoch = r.get()?;

@@ -144,7 +144,7 @@ impl MOSDOp {
         w.put(&attempt.spgid);
         w.u32(attempt.hash);
         w.put(&attempt.map_epoch);
-        w.u32(attempt.flags.0);
+        w.u32(attempt.flags.bits());
         w.put(&self.reqid);
         write_no_trace(w);
         w.put(&self.client_inc);
@@ -202,7 +202,7 @@ impl Message for MOSDOp {
         let spgid = r.get()?;
         let hash = r.u32()?;
         let map_epoch = r.get()?;
-        let flags = OsdFlags(r.u32()?);
+        let flags = OsdFlags::from_bits_retain(r.u32()?);
         let reqid = r.get()?;
         skip_trace(r)?;
         if header.version >= 9 {

@@ -105,7 +105,7 @@ fn what_was_there_counts_when_it_goes_or_is_kept_for_a_snapshot() {
 #[test]
 fn a_request_that_is_executed_again_has_changed_nothing_before() {
     let mut g = roomy();
-    let snapc = || SnapContext { seq: SnapId(5), snaps: smallvec![SnapId(5)] };
+    let snapc = || SnapContext { seq: SnapId(5), snaps: vec![SnapId(5)] };
     let set = OsdOp::new(OpCode::OMAPSETVALS).with_data(pairs(1 << 12, &[b'v'; 1024]));
     let mut op = g.op("o", smallvec![OsdOp::write_full(Bytes::from_static(b"old")), set]);
     (op.snap_seq, op.snaps) = (SnapId(5), vec![SnapId(5)]);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loligo_wire::{Decode, DecodeError, Encode, Reader, SnapId, Writer};
+use crate::{Decode, DecodeError, Encode, Reader, SnapId, Writer};
 
 /// A set of snapshot ids, stored as intervals (`snap_interval_set_t`).
 ///

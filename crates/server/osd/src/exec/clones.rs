@@ -1,10 +1,9 @@
-//! The snapshot state of an object: the snapshot context of its writers, and the list of its clones.
+//! The clones of an object: its states at snapshots.
 
 use bytes::Bytes;
 use loligo_store::{Change, ObjectView};
 use loligo_wire::message::osd::SnapClone;
 use loligo_wire::{Decode, DecodeError, Encode, Errno, Reader, SnapId, Writer};
-use smallvec::SmallVec;
 
 use super::Context;
 use super::ranges::Ranges;
@@ -12,34 +11,9 @@ use super::ranges::Ranges;
 /// The attribute that stores the list of clones.
 const ATTRIBUTE: Bytes = Bytes::from_static(b"\0snaps");
 
-/// The newest snapshot id that a context may name (`CEPH_MAXSNAP`).
-const SNAP_MAX: SnapId = SnapId(u64::MAX - 2);
-
-/// A writer's knowledge of snapshots (`SnapContext`).
+/// The clones of an object (Ceph's `SnapSet`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SnapContext {
-    /// The newest snapshot id that was allocated.
-    pub(crate) seq: SnapId,
-    /// Existing snapshots, newest first.
-    pub(crate) snaps: SmallVec<[SnapId; 2]>,
-}
-
-impl SnapContext {
-    pub(crate) fn is_valid(&self) -> bool {
-        self.seq <= SNAP_MAX
-            && self.snaps.first().is_none_or(|newest| *newest <= self.seq)
-            && self.snaps.windows(2).all(|pair| pair[0] > pair[1])
-            && self.snaps.last().is_none_or(|oldest| self.snaps.len() == 1 || oldest.0 > 0)
-    }
-
-    pub(super) fn newest(&self) -> SnapId {
-        self.snaps.first().copied().unwrap_or_default()
-    }
-}
-
-/// The clones of an object (`SnapSet`).
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SnapSet {
+pub(crate) struct Clones {
     /// The newest snapshot that a writer of the object has named.
     pub(crate) seq: SnapId,
     /// Oldest first.
@@ -70,7 +44,7 @@ pub(crate) enum Then {
     Nothing,
 }
 
-impl SnapSet {
+impl Clones {
     /// Reads the list of an object.
     pub(crate) fn of(context: &Context, view: &dyn ObjectView) -> Result<Self, Errno> {
         if !view.info().has_snaps {
@@ -108,7 +82,7 @@ impl SnapSet {
     }
 }
 
-impl Encode for SnapSet {
+impl Encode for Clones {
     fn encode(&self, w: &mut Writer) {
         w.versioned(1, 1, |w| {
             w.put(&self.seq);
@@ -117,7 +91,7 @@ impl Encode for SnapSet {
     }
 }
 
-impl Decode for SnapSet {
+impl Decode for Clones {
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
         r.versioned("clones of an object", 1, 1, |r, _| Ok(Self { seq: r.get()?, clones: r.get()? }))
     }
@@ -158,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_snapshot_finds_its_clone() {
-        let set = SnapSet { seq: SnapId(9), clones: vec![clone(4, &[4, 3], 5), clone(8, &[8], 7)] };
+        let set = Clones { seq: SnapId(9), clones: vec![clone(4, &[4, 3], 5), clone(8, &[8], 7)] };
         let cases = [
             (2, Then::Nothing),
             (3, Then::Clone(SnapId(4))),
@@ -169,27 +143,13 @@ mod tests {
             (10, Then::Head),
         ];
         cases.iter().for_each(|(snap, then)| assert_eq!(set.then(SnapId(*snap)), *then, "{snap}"));
-        assert_eq!(SnapSet::from_bytes(&set.to_bytes()), Ok(set));
+        assert_eq!(Clones::from_bytes(&set.to_bytes()), Ok(set));
     }
 
     #[test]
     fn what_is_between_goes_with_a_clone() {
-        let mut set = SnapSet { seq: SnapId(9), clones: vec![clone(4, &[4], 9), clone(8, &[8], 5)] };
+        let mut set = Clones { seq: SnapId(9), clones: vec![clone(4, &[4], 9), clone(8, &[8], 5)] };
         assert_eq!(set.remove(1).id, SnapId(8));
         assert_eq!(set.clones[0].overlap, Ranges::first(5));
-    }
-
-    #[test]
-    fn contexts_must_descend() {
-        let context = |seq, snaps: &[u64]| SnapContext {
-            seq: SnapId(seq),
-            snaps: snaps.iter().copied().map(SnapId).collect(),
-        };
-        assert!(
-            context(0, &[]).is_valid() && context(5, &[5, 3, 1]).is_valid() && context(9, &[3]).is_valid()
-        );
-        for (seq, snaps) in [(4, &[5][..]), (9, &[3, 3]), (9, &[3, 5]), (u64::MAX, &[])] {
-            assert!(!context(seq, snaps).is_valid(), "{seq} {snaps:?}");
-        }
     }
 }
