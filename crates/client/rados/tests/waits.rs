@@ -168,7 +168,7 @@ async fn a_full_pool_and_a_paused_cluster() {
         (true, PoolFlags::FULL.bits(), "pool 'p' is full: remove objects with --force-full, or add space"),
         (
             true,
-            quota.0,
+            quota.bits(),
             "pool 'p' is full, its quota is reached: remove objects with --force-full, or raise it with",
         ),
         (false, u64::from(MapFlags::FULL.bits()), "the cluster is full: remove objects with --force-full"),
