@@ -1,14 +1,14 @@
 //! Capabilities for file systems (`src/mds/MDSAuthCaps.cc` in Ceph).
 //!
 //! ```text
-//! grant := "allow" [spec] match
+//! grant := "allow" | "allow" spec match
 //! spec  := * | all | r | rw[f][p][s]
 //! match := [fsname=NAME] [path=PATH] [root_squash] [uid=NUMBER [gids=NUMBER,…]] [network NET/LEN]
 //! ```
 //!
-//! Grants are separated by commas or semicolons. Without a spec, a grant allows what `rwps` allows. The
-//! parts of a match may come in any order: releases differ in the one that they demand. A path covers
-//! the directory and everything below it.
+//! Grants are separated by commas or semicolons. A single `allow` allows what `rwps` allows. A path covers
+//! the directory and everything below it. Releases 16 to 20 have this grammar, but release 16 refuses
+//! `uid` after `fsname` or `root_squash`.
 
 use std::net::IpAddr;
 
@@ -104,8 +104,11 @@ impl MdsCaps {
         let mut grants = Vec::new();
         while !s.is_empty() {
             grants.push(parse_grant(&mut s)?);
-            if !s.symbol(',') && !s.symbol(';') && !s.is_empty() {
-                return Err(s.error("a comma"));
+            let separated = s.symbol(',') || s.symbol(';');
+            match separated {
+                true if s.is_empty() => return Err(s.error("the next grant")),
+                false if !s.is_empty() => return Err(s.error("a comma")),
+                _ => {}
             }
         }
         Ok(Self { grants })
@@ -197,42 +200,39 @@ fn parse_grant(s: &mut Scanner<'_>) -> Result<MdsGrant, CapsError> {
     if !s.keyword("allow") {
         return Err(s.error("allow"));
     }
-    let mut grant = MdsGrant { access: parse_spec(s), ..MdsGrant::default() };
-    let mut seen = Vec::new();
-    loop {
-        let word = s.peek_word();
-        if seen.contains(&word) {
-            return Err(s.error("the next grant"));
-        }
-        match word {
-            "fsname" => grant.fs_name = setting(s)?,
-            "path" => grant.path = setting(s)?.trim_matches('/').to_owned(),
-            "root_squash" => s.take_word(),
-            "uid" => {
-                s.take_word();
-                s.symbol('=');
-                grant.uid = Some(number(s)?);
-                grant.gids = parse_gids(s)?;
-            }
-            "network" => {
-                s.take_word();
-                grant.network = Some(s.network()?);
-            }
-            _ => break,
-        }
-        grant.root_squash |= word == "root_squash";
-        seen.push(word);
+    let mut grant = MdsGrant::default();
+    match parse_spec(s) {
+        Some(access) => grant.access = access,
+        None if s.peek_word().is_empty() => return Ok(grant),
+        None => return Err(s.error("what is allowed (*, r, rw, rwf, rwp, rws …)")),
+    }
+    if let Some(name) = setting(s, "fsname")? {
+        grant.fs_name = name;
+    }
+    if let Some(path) = setting(s, "path")? {
+        path.trim_matches('/').clone_into(&mut grant.path);
+    }
+    grant.root_squash = s.keyword("root_squash");
+    if s.keyword("uid") {
+        s.symbol('=');
+        grant.uid = Some(number(s)?);
+        grant.gids = parse_gids(s)?;
+    }
+    if s.keyword("network") {
+        grant.network = Some(s.network()?);
     }
     Ok(grant)
 }
 
-/// Consumes `WORD=VALUE`.
-fn setting(s: &mut Scanner<'_>) -> Result<String, CapsError> {
-    s.take_word();
+/// Consumes `KEYWORD=VALUE`.
+fn setting(s: &mut Scanner<'_>, keyword: &str) -> Result<Option<String>, CapsError> {
+    if !s.keyword(keyword) {
+        return Ok(None);
+    }
     if !s.symbol('=') {
         return Err(s.error("="));
     }
-    s.string()
+    s.string().map(Some)
 }
 
 /// Consumes the groups after a user. A comma continues the list only before a number: otherwise the next
@@ -258,9 +258,9 @@ fn number(s: &mut Scanner<'_>) -> Result<u32, CapsError> {
 }
 
 /// Consumes what a grant allows, if it says so.
-fn parse_spec(s: &mut Scanner<'_>) -> FsAccess {
+fn parse_spec(s: &mut Scanner<'_>) -> Option<FsAccess> {
     if s.symbol('*') || s.keyword("all") {
-        return FsAccess::ALL;
+        return Some(FsAccess::ALL);
     }
     let (read, write) = (FsAccess::READ, FsAccess::READ.and(FsAccess::WRITE));
     let (full, vxattr, snapshot) = (FsAccess::FULL, FsAccess::SET_VXATTR, FsAccess::SNAPSHOT);
@@ -274,10 +274,10 @@ fn parse_spec(s: &mut Scanner<'_>) -> FsAccess {
         "rwfs" => write.and(full).and(snapshot),
         "rwps" => write.and(vxattr).and(snapshot),
         "rwfps" => FsAccess::ALL,
-        _ => return FsAccess::DEFAULT,
+        _ => return None,
     };
     s.take_word();
-    access
+    Some(access)
 }
 
 #[cfg(test)]
@@ -314,7 +314,6 @@ mod tests {
             ("rwfps", FsAccess::ALL),
             ("*", FsAccess::ALL),
             ("all", FsAccess::ALL),
-            ("", RW.and(vxattr).and(snapshot)),
         ] {
             for access in (0..5).map(|bit| FsAccess(1 << bit)) {
                 let text = format!("allow {spec}");
@@ -322,6 +321,8 @@ mod tests {
             }
         }
         assert!(!allows("", "d", FsAccess::READ));
+        assert_eq!(caps("allow"), caps("allow rwps"));
+        assert_eq!(caps("allow, allow r").grants().len(), 2);
         // One grant must allow the whole request.
         assert!(!allows("allow r path=/d, allow rws path=/e", "d", RW));
         assert!(caps("allow *").allow_all() && !caps("allow * path=/d").allow_all());
@@ -344,14 +345,12 @@ mod tests {
         assert!(allows("allow rw path=\"/odd name\"", "odd name/f", RW));
     }
 
-    /// Goal: the word orders of releases 16 and 20, and the texts of `ceph fs authorize`.
+    /// Goal: every part of a grant is read, and so are the texts of `ceph fs authorize`.
     #[test]
-    fn words_come_in_the_order_of_any_release() {
-        let new = caps("allow rw fsname=a path=/d root_squash uid=5 gids=6,7 network 10.0.0.0/8, allow r");
-        let old = caps("allow rw path=/d uid=5 gids=6,7 fsname=a root_squash network 10.0.0.0/8; allow r");
-        assert_eq!(new, old);
-        assert_eq!(new.grants().len(), 2);
-        let grant = &new.grants()[0];
+    fn the_parts_of_a_grant() {
+        let full = caps("allow rw fsname=a path=/d root_squash uid=5 gids=6,7 network 10.0.0.0/8; allow r");
+        assert_eq!(full.grants().len(), 2);
+        let grant = &full.grants()[0];
         assert_eq!((grant.fs_name.as_str(), grant.path.as_str(), grant.root_squash), ("a", "d", true));
         assert_eq!((grant.uid, &grant.gids[..]), (Some(5), &[6, 7][..]));
         assert_eq!(caps("allow rw uid=1 gids=2,allow r uid=3").grants().len(), 2);
@@ -403,6 +402,14 @@ mod tests {
             "allow rw uid=1 gids=",
             "allow rw uid=1 gids=1,,2",
             "allow rw path=/a path=/b",
+            // Wrong for stock monitors of releases 16, 18 and 20, too.
+            "allow path=/d",
+            "allow rwsp",
+            "allow rw path=/d fsname=a",
+            "allow rw path /d",
+            "allow rw fsname=*",
+            "allow r,",
+            "allow r, allow rw;",
             "allow rw fsname a",
             "allow rw gids=1",
             "allow r network 10.0.0.0",
