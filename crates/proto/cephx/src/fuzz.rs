@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use loligo_wire::{Decode, EntityType, Reader, UTime, Writer};
 
-use crate::caps::{MonCaps, OsdCaps};
+use crate::caps::{MdsCaps, MonCaps, OsdCaps};
 use crate::key::{CryptoKey, DecryptError, Usage};
 use crate::keyring::Keyring;
 use crate::wire::{
@@ -39,6 +39,7 @@ pub fn texts(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let _ = OsdCaps::parse(text);
     let _ = MonCaps::parse(text);
+    let _ = MdsCaps::parse(text);
     let _ = Keyring::parse(text);
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! grant := "allow" ( * | [r][w][x] | service NAME [r][w][x] | command NAME [with constraints] | profile NAME )
-//!        | "profile" NAME                                                     each with [network NET/LEN]
+//!        | "profile" NAME                                      each with [fsname NAME] [network NET/LEN]
 //! constraint := KEY=VALUE | KEY prefix TEXT | KEY regex TEXT
 //! ```
 //!
@@ -56,6 +56,8 @@ pub struct MonCaps {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Grant {
     what: What,
+    /// The file system that the grant is for; `None` for all.
+    fs_name: Option<String>,
     network: Option<Network>,
 }
 
@@ -124,7 +126,20 @@ impl MonCaps {
 
     /// Whether everything is allowed.
     pub fn allow_all(&self) -> bool {
-        self.grants.iter().any(|g| g.what == What::All && g.network.is_none())
+        self.grants.iter().any(|g| g.what == What::All && g.fs_name.is_none() && g.network.is_none())
+    }
+
+    /// Whether a client at `addr` has the rights `needed` on a file system: with [`Perms::R`] it is shown
+    /// the file system's maps.
+    pub fn allows_fs(&self, fs_name: &str, needed: Perms, addr: Option<IpAddr>) -> bool {
+        let here = self.grants.iter().filter(|g| g.network.is_none_or(|n| n.contains(addr)));
+        let mut of_fs = here.filter(|g| g.fs_name.as_ref().is_none_or(|name| name == fs_name));
+        of_fs.any(|grant| match &grant.what {
+            What::All => true,
+            What::Every(perms) => perms.contains(needed),
+            What::Service(service, perms) => service == "mds" && perms.contains(needed),
+            What::Command { .. } => false,
+        })
     }
 
     /// Whether `who`, at `addr`, has the rights `needed` on a service (`mon`, `osd`, `auth`, `config`,
@@ -146,6 +161,12 @@ impl MonCaps {
             }
         }
         needed == Perms::NONE && !self.grants.is_empty()
+    }
+}
+
+impl Grant {
+    fn anywhere(what: What) -> Self {
+        Self { what, fs_name: None, network: None }
     }
 }
 
@@ -190,12 +211,14 @@ fn parse_grant(s: &mut Scanner<'_>, grants: &mut Vec<Grant>) -> Result<(), CapsE
     let allowed = s.keyword("allow");
     let first = grants.len();
     if let Some(profile) = s.setting("profile")? {
-        grants.extend(expand_profile(&profile).into_iter().map(|what| Grant { what, network: None }));
+        grants.extend(expand_profile(&profile).into_iter().map(Grant::anywhere));
     } else if !allowed {
         return Err(s.error("allow or profile"));
     } else {
-        let what = parse_what(s)?;
-        grants.push(Grant { what, network: None });
+        grants.push(Grant::anywhere(parse_what(s)?));
+    }
+    if let Some(name) = s.setting("fsname")? {
+        grants[first..].iter_mut().for_each(|g| g.fs_name = Some(name.clone()));
     }
     if s.keyword("network") {
         let network = s.network()?;
@@ -211,7 +234,7 @@ fn parse_what(s: &mut Scanner<'_>) -> Result<What, CapsError> {
     if let Some(name) = s.setting("command")? {
         let mut constraints = Vec::new();
         if s.keyword("with") {
-            while !s.is_empty() && !matches!(s.peek_word(), "" | "network") {
+            while !s.is_empty() && !matches!(s.peek_word(), "" | "fsname" | "network") {
                 constraints.push(parse_constraint(s)?);
             }
         }
@@ -521,6 +544,21 @@ mod tests {
             assert!(MonCaps::parse(text).is_err(), "{text}");
         }
         assert!(MonCaps::parse(" allow * ").unwrap().allow_all());
+    }
+
+    #[test]
+    fn grants_may_be_for_one_file_system() {
+        let caps =
+            MonCaps::parse("allow r fsname=a network 10.0.0.0/8, allow rw fsname b").expect("capabilities");
+        let here = Some([10, 0, 0, 1].into());
+        assert!(caps.allows_fs("a", Perms::R, here) && !caps.allows_fs("a", Perms::W, here));
+        assert!(!caps.allows_fs("a", Perms::R, Some([192, 168, 0, 1].into())));
+        assert!(caps.allows_fs("b", Perms::W, here) && !caps.allows_fs("c", Perms::R, here));
+        // The rights on the monitors themselves do not depend on the file system.
+        assert!(allows("allow r fsname=a", "mon", Perms::R));
+        let by_profile = MonCaps::parse("profile fs-client").expect("capabilities");
+        assert!(by_profile.allows_fs("any", Perms::R, here));
+        assert!(!MonCaps::parse("allow * fsname=a").expect("capabilities").allow_all());
     }
 
     proptest! {

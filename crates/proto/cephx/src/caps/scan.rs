@@ -50,6 +50,12 @@ impl<'a> Scanner<'a> {
         found.is_some()
     }
 
+    /// Consumes a character if a digit follows directly.
+    pub(super) fn symbol_before_digit(&mut self, symbol: char) -> bool {
+        let rest = self.rest.strip_prefix(symbol);
+        rest.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit())) && self.symbol(symbol)
+    }
+
     /// Consumes the next word if it is `keyword`.
     pub(super) fn keyword(&mut self, keyword: &str) -> bool {
         let found = word_of(self.rest) == keyword;
