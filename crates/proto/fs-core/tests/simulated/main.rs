@@ -100,6 +100,7 @@ impl World {
             }
             self.happen(event);
             for life in std::mem::take(&mut self.server.ended) {
+                self.history.fenced(life, self.net.now);
                 let client = &self.clients[life.client];
                 if client.life == life {
                     self.history.lost(&client.unflushed());
@@ -174,7 +175,8 @@ impl World {
         let (client, file) = (random.usize(0..self.plan.clients), random.usize(0..self.plan.files));
         let writes = random.u8(0..10) < self.plan.writes_of_ten;
         let syncs = random.u8(0..10) == 0;
-        let id = self.history.begin(client, file, writes, self.net.now);
+        let life = self.clients[client].life;
+        let id = self.history.begin(life, file, writes, self.net.now);
         self.clients[client].begin(id, &mut self.net, &mut self.history);
         if syncs {
             self.clients[client].sync(file, &mut self.net, &mut self.history);
