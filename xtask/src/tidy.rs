@@ -65,12 +65,13 @@ fn name_of(folder: &str) -> &str {
 }
 
 /// Crates that read bytes of peers and must not panic on them.
-const PEER_BYTES: [&str; 8] = [
+const PEER_BYTES: [&str; 9] = [
     "crates/base/types/",
     "crates/proto/wire/",
     "crates/proto/msgr-proto/",
     "crates/proto/maps/",
     "crates/proto/cephx/",
+    "crates/proto/fs-core/",
     "crates/proto/nbd-proto/",
     "crates/net/conf/",
     "crates/apps/nbd/",
