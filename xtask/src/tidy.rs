@@ -72,6 +72,7 @@ const PEER_BYTES: [&str; 9] = [
     "crates/proto/msgr-proto/",
     "crates/proto/maps/",
     "crates/proto/cephx/",
+    "crates/proto/fs-core/",
     "crates/proto/nbd-proto/",
     "crates/net/conf/",
     "crates/server/classes/",

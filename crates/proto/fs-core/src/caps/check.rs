@@ -27,9 +27,12 @@ impl InodeCaps {
     }
 
     fn look(&mut self, view: &View<'_>, gives_back: bool) {
+        let ranks: Vec<Rank> = self.caps.keys().copied().collect();
+        for rank in &ranks {
+            self.refresh(*rank, view);
+        }
         self.let_go();
         let flush = self.begin_flush(view, gives_back);
-        let ranks: Vec<Rank> = self.caps.keys().copied().collect();
         for rank in ranks {
             let flush = if self.auth == Some(rank) { flush } else { Flush::default() };
             self.tell(rank, flush, gives_back);

@@ -199,9 +199,9 @@ impl InodeCaps {
 
     /// Tries to begin an operation on the file's data.
     ///
-    /// It waits while what it needs or wants is being revoked: otherwise it could read from the store
-    /// what this client has buffered. For the same reason an operation that goes to the store waits for the
-    /// buffer, and one that writes there also for the cache to be dropped.
+    /// It waits while what it needs or wants is being revoked by any rank: otherwise operations that follow
+    /// each other could keep a revoke from being answered. One that goes to the store waits for what this
+    /// client has buffered, and one that writes there also for the cache to be dropped.
     pub fn acquire(&mut self, access: Access, view: &View<'_>) -> Acquired {
         let trusted = self.trusted(view);
         let asked = access.need() | access.want();

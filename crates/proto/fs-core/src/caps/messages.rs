@@ -248,7 +248,7 @@ impl InodeCaps {
     }
 
     /// Makes what was issued before the session was stale void.
-    fn refresh(&mut self, rank: Rank, view: &View<'_>) {
+    pub(super) fn refresh(&mut self, rank: Rank, view: &View<'_>) {
         let generation = view.generation(rank);
         if self.caps.get(&rank).is_none_or(|cap| cap.generation == generation) {
             return;

@@ -160,6 +160,31 @@ fn changed_attributes_keep_their_capability_until_they_are_durable() {
 }
 
 #[test]
+fn what_another_rank_has_issued_too_does_not_keep_a_revoke_from_being_answered() {
+    let mut bench = Bench::with("pFscr");
+    let replica = ReplyCap { is_auth: false, ..reply(2, "pFsr", 1) };
+    bench.event(|caps, view| caps.reply_cap(Rank(1), &replica, view));
+    let read = bench.acquire(Access::Read).expect("a read");
+    bench.event(|caps, view| caps.put(&read, view));
+    bench.event(|caps, view| caps.cache_dropped(view));
+    let read = bench.acquire(Access::Read).expect("a read");
+    bench.grant("pFs", 2);
+    assert_eq!(bench.acquire(Access::Read), None, "rank 0 waits for the read before");
+    bench.event(|caps, view| caps.put(&read, view));
+    bench.event(|caps, view| caps.cache_dropped(view));
+    assert!(bench.caps.revoking().is_empty());
+    assert!(bench.acquire(Access::Read).is_some_and(|read| !read.is_local()), "rank 1 has issued it");
+}
+
+#[test]
+fn a_void_capability_is_asked_for_again() {
+    let mut bench = Bench::with("pFscr");
+    bench.sessions[0].generation = 2;
+    let asked = updates(&bench.event(|caps, view| caps.wait(Access::Read, true, view)));
+    assert_eq!(asked.iter().map(|update| update.wanted).collect::<Vec<_>>(), [READ.wanted()]);
+}
+
+#[test]
 fn an_operation_that_goes_to_the_store_waits_for_what_this_client_has_buffered() {
     let mut bench = Bench::with("pFscrwb");
     let write = bench.acquire(Access::Write).expect("a write");

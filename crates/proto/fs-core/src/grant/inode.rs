@@ -219,14 +219,15 @@ impl InodeGrants {
         self.update();
     }
 
-    /// A stale session was renewed. The client counts on nothing from before, so it is told again.
+    /// A stale session was renewed. The client counts on nothing from before, so it is told again what it
+    /// has and what it gets.
     pub fn resume(&mut self, client: Client) {
         let Some(holder) = self.clients.get_mut(&client).filter(|holder| holder.is_stale) else { return };
         if holder.is_doomed {
             return;
         }
         holder.is_stale = false;
-        if !holder.is_gathering() {
+        if !holder.is_gathering() && holder.pending != Caps::PIN {
             let caps = holder.pending;
             let told = tell(holder, caps);
             self.effects.push(Effect::Send(client, Kind::Grant, told));

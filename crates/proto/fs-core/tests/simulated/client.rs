@@ -284,6 +284,9 @@ impl Client {
         self.session_effects(net, history);
         for file in 0..self.inodes.len() {
             self.event(file, net, |caps, view| caps.tick(view));
+            if net.random.u8(0..10) == 0 {
+                self.event(file, net, |caps, view| caps.flush(view));
+            }
             if net.random.u8(0..40) == 0 && !self.inodes[file].has_asked {
                 self.inodes[file].caps.release();
             }

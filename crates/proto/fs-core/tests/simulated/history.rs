@@ -1,6 +1,6 @@
 //! What programs have seen, and whether one register for each file explains it.
 
-use crate::message::{File, OpId};
+use crate::message::{File, Life, OpId};
 
 /// What an operation does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +24,21 @@ pub(crate) struct Op {
 /// A value that was written, or may have been.
 #[derive(Clone, Debug)]
 struct Value {
+    writer: Option<Life>,
     file: File,
     began: u64,
     /// From when on every read that begins sees it or a later one; none if nobody was promised that.
     known: Option<u64>,
     /// It was buffered, and the client's end took it along.
     is_lost: bool,
+    /// When its writer was fenced off: it was written before that, or never is.
+    fenced: Option<u64>,
+}
+
+impl Value {
+    fn new(writer: Option<Life>, file: File, began: u64) -> Self {
+        Self { writer, file, began, known: None, is_lost: false, fenced: None }
+    }
 }
 
 /// All operations.
@@ -42,18 +51,18 @@ pub(crate) struct History {
 
 impl History {
     pub(crate) fn new() -> Self {
-        let first = Value { file: usize::MAX, began: 0, known: Some(0), is_lost: false };
+        let first = Value { known: Some(0), ..Value::new(None, usize::MAX, 0) };
         Self { ops: Vec::new(), values: vec![first] }
     }
 
-    pub(crate) fn begin(&mut self, client: usize, file: File, writes: bool, now: u64) -> OpId {
+    pub(crate) fn begin(&mut self, life: Life, file: File, writes: bool, now: u64) -> OpId {
         let what = if writes {
-            self.values.push(Value { file, began: now, known: None, is_lost: false });
+            self.values.push(Value::new(Some(life), file, now));
             What::Write(self.values.len() as u64 - 1)
         } else {
             What::Read
         };
-        self.ops.push(Op { client, file, what, began: now, ended: None });
+        self.ops.push(Op { client: life.client, file, what, began: now, ended: None });
         self.ops.len() - 1
     }
 
@@ -84,7 +93,7 @@ impl History {
             return Err(format!("client {client} read value {value} of another file in file {file}"));
         }
         let later = self.values.iter().enumerate().find(|(_, other)| {
-            let is_after = seen.known.is_some_and(|known| known < other.began);
+            let is_after = seen.known.into_iter().chain(seen.fenced).any(|end| end < other.began);
             let is_due = other.known.is_some_and(|known| known < began);
             other.file == file && !other.is_lost && is_after && is_due
         });
@@ -104,6 +113,13 @@ impl History {
     pub(crate) fn lost(&mut self, values: &[u64]) {
         for value in values {
             self.values[*value as usize].is_lost = true;
+        }
+    }
+
+    /// A life is over, and the store knows.
+    pub(crate) fn fenced(&mut self, life: Life, now: u64) {
+        for value in self.values.iter_mut().filter(|value| value.writer == Some(life)) {
+            value.fenced.get_or_insert(now);
         }
     }
 

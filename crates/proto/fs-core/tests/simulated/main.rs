@@ -27,7 +27,7 @@ use crate::client::Client;
 use crate::history::History;
 use crate::message::{Event, Life};
 use crate::net::Net;
-use crate::server::Server;
+use crate::server::{Counts, Server};
 
 /// The seeds of a run without `LOLIGO_FS_SEEDS`.
 const SEEDS: u64 = 500;
@@ -100,6 +100,7 @@ impl World {
             }
             self.happen(event);
             for life in std::mem::take(&mut self.server.ended) {
+                self.history.fenced(life, self.net.now);
                 let client = &self.clients[life.client];
                 if client.life == life {
                     self.history.lost(&client.unflushed());
@@ -174,7 +175,8 @@ impl World {
         let (client, file) = (random.usize(0..self.plan.clients), random.usize(0..self.plan.files));
         let writes = random.u8(0..10) < self.plan.writes_of_ten;
         let syncs = random.u8(0..10) == 0;
-        let id = self.history.begin(client, file, writes, self.net.now);
+        let life = self.clients[client].life;
+        let id = self.history.begin(life, file, writes, self.net.now);
         self.clients[client].begin(id, &mut self.net, &mut self.history);
         if syncs {
             self.clients[client].sync(file, &mut self.net, &mut self.history);
@@ -254,6 +256,8 @@ impl World {
 struct Done {
     fingerprint: u64,
     ops: usize,
+    counts: Counts,
+    refused: u64,
 }
 
 /// Runs a seed. The error describes the failure, with the end of the trace if `traced`.
@@ -264,7 +268,11 @@ fn simulate(seed: u64, traced: bool) -> Result<Done, String> {
     });
     let trace = world.net.trace.take().unwrap_or_default();
     match outcome {
-        Ok(()) => Ok(Done { fingerprint: world.history.fingerprint(), ops: world.history.len() }),
+        Ok(()) => {
+            let Server { counts, store, .. } = &world.server;
+            let (fingerprint, ops) = (world.history.fingerprint(), world.history.len());
+            Ok(Done { fingerprint, ops, counts: *counts, refused: store.refused })
+        }
         Err(why) => {
             let skipped = trace.len().saturating_sub(TRACE_LINES);
             Err(format!("{}\n{why}", trace[skipped..].join("\n")))
@@ -281,11 +289,11 @@ fn capabilities_keep_their_promises() {
     let (seeds, first) = (number("LOLIGO_FS_SEEDS", SEEDS), number("LOLIGO_FS_SEED", 1));
     let next = Arc::new(AtomicU64::new(first));
     let failed = Arc::new(Mutex::new(Vec::new()));
-    let ops = Arc::new(AtomicU64::new(0));
+    let all: Arc<[AtomicU64; 5]> = Arc::default();
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let workers: Vec<_> = (0..threads)
         .map(|_| {
-            let (next, failed, ops) = (Arc::clone(&next), Arc::clone(&failed), Arc::clone(&ops));
+            let (next, failed, all) = (Arc::clone(&next), Arc::clone(&failed), Arc::clone(&all));
             std::thread::spawn(move || {
                 loop {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -293,12 +301,15 @@ fn capabilities_keep_their_promises() {
                         return;
                     }
                     match simulate(seed, false) {
-                        Ok(done) => ops.fetch_add(done.ops as u64, Ordering::Relaxed),
-                        Err(why) => {
-                            failed.lock().expect("not poisoned").push((seed, why));
-                            0
+                        Ok(done) => {
+                            let Counts { stale, evicted, restarts } = done.counts;
+                            let counts = [done.ops as u64, stale, evicted, restarts, done.refused];
+                            for (sum, count) in all.iter().zip(counts) {
+                                sum.fetch_add(count, Ordering::Relaxed);
+                            }
                         }
-                    };
+                        Err(why) => failed.lock().expect("not poisoned").push((seed, why)),
+                    }
                 }
             })
         })
@@ -308,7 +319,11 @@ fn capabilities_keep_their_promises() {
     }
     let mut failed = std::mem::take(&mut *failed.lock().expect("not poisoned"));
     failed.sort();
-    println!("{seeds} seeds, {} operations", ops.load(Ordering::Relaxed));
+    let [ops, stale, evicted, restarts, refused] = all.each_ref().map(|count| count.load(Ordering::Relaxed));
+    println!(
+        "{seeds} seeds: {ops} operations, {stale} stale sessions, {evicted} evictions, {restarts} restarts, \
+         {refused} accesses of evicted clients refused"
+    );
     if let Some((seed, why)) = failed.first() {
         let seeds: Vec<u64> = failed.iter().map(|(seed, _)| *seed).collect();
         let again = simulate(*seed, true);
@@ -316,6 +331,10 @@ fn capabilities_keep_their_promises() {
             "seeds {seeds:?}; LOLIGO_FS_SEED={seed}: {why}\nagain: {}",
             again.expect_err("the same again")
         );
+    }
+    if seeds >= SEEDS {
+        let least = [stale, evicted, restarts, refused].into_iter().min();
+        assert!(least > Some(0), "each kind of trouble has happened");
     }
 }
 

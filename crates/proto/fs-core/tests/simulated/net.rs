@@ -68,7 +68,7 @@ impl Net {
     /// Requests of one client to the store overtake each other.
     pub(crate) fn to_store(&mut self, life: Life, file: File, access: Access) {
         let delay =
-            if self.random.u8(0..20) == 0 { self.random.u64(0..5000) } else { self.random.u64(1..30) };
+            if self.random.u8(0..20) == 0 { self.random.u64(0..100_000) } else { self.random.u64(1..30) };
         self.after(delay, Event::ToStore(life, file, access));
     }
 

@@ -18,6 +18,14 @@ const AUTOCLOSE: u64 = 300_000;
 /// of the restart answer from its cache what others have changed.
 const RECONNECT: u64 = TIMEOUT + 1000;
 
+/// How often trouble had its effects.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) stale: u64,
+    pub(crate) evicted: u64,
+    pub(crate) restarts: u64,
+}
+
 struct Session {
     life: Life,
     renewed: u64,
@@ -39,6 +47,7 @@ pub(crate) struct Server {
     held: BTreeSet<(File, HoldId)>,
     /// Lives that are over, for the history: what they have buffered is lost, even if they do not know yet.
     pub(crate) ended: Vec<Life>,
+    pub(crate) counts: Counts,
     pub(crate) store: Store,
 }
 
@@ -54,7 +63,8 @@ impl Server {
             cap_ids: 0,
             held: BTreeSet::new(),
             ended: Vec::new(),
-            store: Store { values: vec![0; files], blocked: BTreeSet::new() },
+            counts: Counts::default(),
+            store: Store { values: vec![0; files], blocked: BTreeSet::new(), refused: 0 },
         }
     }
 
@@ -156,6 +166,7 @@ impl Server {
                 self.evict(life, net);
             } else if idle > TIMEOUT && !session.is_stale {
                 session.is_stale = true;
+                self.counts.stale += 1;
                 self.say(life, Answer::Session(SessionEvent::Stale), net);
                 for file in 0..self.grants.len() {
                     self.grants[file].stale(id);
@@ -188,6 +199,7 @@ impl Server {
             return;
         }
         self.ended.push(life);
+        self.counts.evicted += 1;
         self.say(life, Answer::Session(SessionEvent::Reset), net);
         for file in 0..self.grants.len() {
             self.grants[file].remove(life.id());
@@ -200,6 +212,7 @@ impl Server {
     /// Sessions are durable, capabilities are not.
     pub(crate) fn restart(&mut self, net: &mut Net) {
         self.epoch += 1;
+        self.counts.restarts += 1;
         self.is_active = false;
         self.held.clear();
         self.waiting.clear();
@@ -294,11 +307,14 @@ fn next(last: &mut u64) -> CapId {
 pub(crate) struct Store {
     values: Vec<u64>,
     blocked: BTreeSet<Life>,
+    /// How often something came from a life that is over.
+    pub(crate) refused: u64,
 }
 
 impl Store {
     pub(crate) fn serve(&mut self, life: Life, file: File, access: Access) -> Result<u64, Refused> {
         if self.blocked.contains(&life) {
+            self.refused += 1;
             return Err(Refused);
         }
         match access {
