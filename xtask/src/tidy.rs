@@ -66,7 +66,7 @@ fn name_of(folder: &str) -> &str {
 }
 
 /// Crates that read bytes of peers and must not panic on them.
-const PEER_BYTES: [&str; 9] = [
+const PEER_BYTES: [&str; 10] = [
     "crates/base/types/",
     "crates/proto/wire/",
     "crates/proto/msgr-proto/",
