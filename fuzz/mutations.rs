@@ -93,7 +93,8 @@ fn mutated(files: &[Vec<u8>], random: &mut Random) -> Vec<u8> {
                 bytes.splice(at..at, part);
             }
             3 => {
-                let part = random.part(&files[random.below(files.len())]).to_vec();
+                let other = &files[random.below(files.len())];
+                let part = random.part(other).to_vec();
                 bytes.splice(at..at, part);
             }
             4 => {
