@@ -45,7 +45,7 @@ enum Command {
     /// possible).
     Test(test::Options),
     /// Checks formatting, clippy, documentation, and the project's own rules.
-    Lint,
+    Lint(lint::Options),
     /// Shows the import cycles between the files of a crate, with the imported names.
     Cycles {
         /// Part of the folder of the crates to show.
@@ -75,14 +75,16 @@ enum Command {
 fn main() -> ExitCode {
     let done = match Cli::parse().command {
         Command::Test(options) => test::run(&options),
-        Command::Lint => lint::run(),
+        Command::Lint(options) => lint::run(&options),
         Command::Cycles { crates } => cycles::show(tidy::folders(), &crates),
         Command::Api(options) => api::run(&options),
         Command::Bench(options) => bench::run(&options),
         Command::Torture(options) => torture::run(&options),
         Command::Fuzz(options) => fuzzing::run(&options),
         Command::Miri => miri::run(),
-        Command::Ci => test::run(&test::Options::default()).and_then(|()| lint::run()),
+        Command::Ci => {
+            test::run(&test::Options::default()).and_then(|()| lint::run(&lint::Options::default()))
+        }
         Command::StockCeph { command } => stock::run(&command),
     };
     match done {

@@ -224,6 +224,8 @@ impl Decode for MonMap {
 
 impl MonInfo {
     fn encode(&self, name: &Name, with_time: bool, w: &mut Writer) {
+        // A map may combine an older form of its own with newer forms of its monitors.
+        let with_time = with_time || self.time_added != UTime::default();
         w.versioned(if with_time { 6 } else { 5 }, 1, |w| {
             w.put(name);
             w.put(&self.public_addrs);
