@@ -6,7 +6,9 @@
 Runs COMMAND, watches all TCP connections over loopback that begin meanwhile and speak msgr2 in crc mode, and
 writes each message of one of KINDS (numbers, separated by commas) to DIR/RELEASE_KIND_NN.msg. Messages whose
 parts have the same lengths as those of an earlier one of their kind and direction are left out. Connections to
-monitors are in crc mode only if ceph.conf says so (`ms mon client mode = crc`). Needs root.
+monitors are in crc mode only if ceph.conf says so (`ms mon client mode = crc`; `ms mon cluster mode = crc` for
+daemons). No other cluster may be in use on the machine meanwhile: its messages would be recorded too. Needs
+root. COMMAND is a client of a cluster of `cargo xtask stock-ceph`, on stock Ceph's own libraries.
 """
 import os
 import socket

@@ -147,7 +147,7 @@ impl MonMap {
         w.count(self.mons.len());
         for (name, info) in &self.mons {
             w.put(name);
-            info.encode(name, self.auth.is_some(), w);
+            info.encode(name, self.auth.is_some() || !info.time_added.is_zero(), w);
         }
         w.put(&self.ranks);
         w.u8(self.min_mon_release);

@@ -103,3 +103,13 @@ fn mutations_of_osdmaps_do_no_harm() {
 fn mutations_of_incrementals_do_no_harm() {
     mutations::mutations("map_incremental", fuzz::incremental);
 }
+
+#[test]
+fn mutations_of_maps_of_metadata_servers_do_no_harm() {
+    mutations::mutations("mdsmap", fuzz::mdsmap);
+}
+
+#[test]
+fn mutations_of_maps_of_file_systems_do_no_harm() {
+    mutations::mutations("fsmap", fuzz::fsmap);
+}

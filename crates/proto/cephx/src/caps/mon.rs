@@ -155,7 +155,7 @@ impl MonCaps {
         let here = self.grants.iter().filter(|g| g.network.is_none_or(|n| n.contains(addr)));
         let mut allowed = Perms::NONE;
         for grant in here {
-            allowed = allowed | grant.what.allowed(who, service, command);
+            allowed |= grant.what.allowed(who, service, command);
             if grant.what == What::All || (allowed != Perms::NONE && allowed.contains(needed)) {
                 return true;
             }
@@ -269,7 +269,7 @@ fn parse_perms(s: &mut Scanner<'_>) -> Result<Perms, CapsError> {
     let mut perms = Perms::NONE;
     for (letter, perm) in [('r', Perms::R), ('w', Perms::W), ('x', Perms::X)] {
         if let Some(after) = rest.strip_prefix(letter) {
-            perms = perms | perm;
+            perms |= perm;
             rest = after;
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use loligo_cephx::caps::{CapsError, MonCaps, OsdCaps};
+use loligo_cephx::caps::{CapsError, MdsCaps, MonCaps, OsdCaps};
 use loligo_cephx::key::{CryptoKey, KeyType};
 use loligo_cephx::keyring::{Entry, Keyring};
 use loligo_wire::EntityName;
@@ -173,7 +173,8 @@ fn check_caps(caps: &Caps) -> Result<(), Failure> {
         match service.as_str() {
             "mon" => MonCaps::parse(cap).map(|_| ()).map_err(bad),
             "osd" => OsdCaps::parse(cap).map(|_| ()).map_err(bad),
-            "mgr" | "mds" => Ok(()), // stored for keys that are used elsewhere; nothing here checks them
+            "mds" => MdsCaps::parse(cap).map(|_| ()).map_err(bad),
+            "mgr" => Ok(()), // stored for keys that are used elsewhere; nothing here checks it
             _ => Err(Failure::invalid(format!("unknown cap type '{service}'"))),
         }
     })

@@ -251,6 +251,10 @@ fn keys_are_made_shown_changed_and_removed() {
         refused(&entity("add", r#","caps":["mon","bogus"]"#)),
         einval("mon capability parse failed, stopped at 'bogus' of 'bogus'")
     );
+    assert_eq!(
+        refused(&entity("add", r#","caps":["mds","allow rw pth=/x"]"#)),
+        einval("mds capability parse failed, stopped at 'pth=/x' of 'allow rw pth=/x'")
+    );
     assert_eq!(refused(&entity("add", r#","caps":["foo","x"]"#)), einval("unknown cap type 'foo'"));
     assert_eq!(
         refused(&entity("add", r#","caps":["mon"]"#)),
