@@ -250,7 +250,14 @@ impl InodeCaps {
     /// Tells which operations run by the inode's word. The owner calls this before each event of a message,
     /// after it has revoked in the word what the message takes, and after a revoke is drained there.
     pub fn outside(&mut self, busy: Busy) {
-        self.outside = busy;
+        let before = std::mem::replace(&mut self.outside, busy);
+        let has_ended = before.reads && !busy.reads
+            || before.cached_reads && !busy.cached_reads
+            || before.writes && !busy.writes
+            || before.buffered_writes && !busy.buffered_writes;
+        if has_ended {
+            self.effects.push(Effect::Wake);
+        }
     }
 
     /// What the word may hold, until the next event. Operations that take references there follow the rules
