@@ -132,6 +132,17 @@ fn data_cached_before_a_session_was_stale_is_dropped_even_if_fc_comes_back_at_on
 }
 
 #[test]
+fn a_revoke_that_is_not_answered_when_the_session_is_stale_is_answered_then() {
+    let mut bench = Bench::with("pFscr");
+    let read = bench.acquire(Access::Read).expect("a read");
+    bench.event(|caps, view| caps.put(&read, view));
+    assert_eq!(bench.grant("pFsr", 2), [Effect::DropCache]);
+    bench.sessions[0].generation = 2;
+    let answer = updates(&bench.event(|caps, view| caps.cache_dropped(view)));
+    assert_eq!(answer.iter().map(|update| (update.caps, update.seq)).collect::<Vec<_>>(), [(Caps::PIN, 2)]);
+}
+
+#[test]
 fn buffered_data_of_a_stale_session_is_flushed_and_keeps_its_capability() {
     let mut bench = Bench::with("pFscrwb");
     let write = bench.acquire(Access::Write).expect("a write");
