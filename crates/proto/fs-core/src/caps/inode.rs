@@ -9,6 +9,7 @@ use super::cap::{Cap, View};
 use super::effect::{Effect, Release};
 use super::uses::{Access, Buffer, Cache, Hold, OpenMode, Opens, Running};
 use crate::time::Moment;
+use crate::word::Busy;
 
 /// How long unused capabilities are kept, in case they are needed again (`client_caps_release_delay`).
 pub const RELEASE_DELAY: Duration = Duration::from_secs(5);
@@ -31,6 +32,8 @@ pub struct InodeCaps {
     pub(super) auth: Option<Rank>,
     pub(super) opens: Opens,
     pub(super) running: Running,
+    /// Operations that run by the inode's word.
+    outside: Busy,
     pub(super) waits_to_read: u32,
     pub(super) waits_to_write: u32,
     pub(super) cache: Cache,
@@ -60,6 +63,7 @@ impl InodeCaps {
             auth: None,
             opens: Opens::default(),
             running: Running::default(),
+            outside: Busy::default(),
             waits_to_read: 0,
             waits_to_write: 0,
             cache: Cache::Empty,
@@ -138,7 +142,7 @@ impl InodeCaps {
 
     /// What operations, the cache and the buffer use now.
     pub fn used(&self) -> Caps {
-        let mut used = self.running.used();
+        let mut used = self.running.used() | self.outside_used();
         if self.cache != Cache::Empty {
             used |= Caps::FILE_CACHE;
         }
@@ -165,7 +169,7 @@ impl InodeCaps {
 
     /// Whether no operation runs or waits, no file is open, and nothing is unsaved.
     pub fn is_idle(&self) -> bool {
-        self.running.used().is_empty()
+        (self.running.used() | self.outside_used()).is_empty()
             && self.waits_to_read + self.waits_to_write == 0
             && self.opens.wanted().is_empty()
             && self.is_clean()
@@ -224,15 +228,15 @@ impl InodeCaps {
     /// Whether the cache or the buffer is in a state in which the operation may use it.
     fn may_be_local(&self, access: Access) -> bool {
         match access {
-            Access::Read => matches!(self.cache, Cache::Empty | Cache::Filled) && self.running.writes == 0,
-            Access::Write => self.running.writes == 0,
+            Access::Read => matches!(self.cache, Cache::Empty | Cache::Filled) && !self.writes_to_store(),
+            Access::Write => !self.writes_to_store(),
         }
     }
 
     /// Whether the store has what the operation must see, and what it leaves there is not hidden by the
     /// client's own cache. If not, what stands in the way begins to go.
     fn may_go_to_the_store(&mut self, access: Access) -> bool {
-        if self.buffer != Buffer::Clean || self.running.buffered_writes > 0 {
+        if self.buffer != Buffer::Clean || self.fills_buffer() {
             self.flush_data();
             return false;
         }
@@ -241,6 +245,72 @@ impl InodeCaps {
             return false;
         }
         true
+    }
+
+    /// Tells which operations run by the inode's word. The owner calls this before each event of a message,
+    /// after it has revoked in the word what the message takes, and after a revoke is drained there.
+    pub fn outside(&mut self, busy: Busy) {
+        let before = std::mem::replace(&mut self.outside, busy);
+        let has_ended = before.reads && !busy.reads
+            || before.cached_reads && !busy.cached_reads
+            || before.writes && !busy.writes
+            || before.buffered_writes && !busy.buffered_writes;
+        if has_ended {
+            self.effects.push(Effect::Wake);
+        }
+    }
+
+    /// What the word may hold, until the next event. Operations that take references there follow the rules
+    /// of [`InodeCaps::acquire`]: with Fc they read the cache, with Fb they write into the buffer, and
+    /// nothing is published with which they could miss what this client has buffered or cached.
+    pub fn publishable(&mut self, view: &View<'_>) -> Caps {
+        let trusted = self.trusted(view) - self.revoking();
+        let local = |access: Access| access.need() | access.want();
+        let (mut held, mut caches) = (Caps::NONE, false);
+        if trusted.contains(local(Access::Write)) && self.may_be_local(Access::Write) {
+            held |= local(Access::Write);
+        }
+        // A write to the store would not reach a cache that is filled at the same time.
+        let writes_through = held.is_empty() && trusted.contains(Caps::FILE_WR);
+        if trusted.contains(local(Access::Read)) && self.may_be_local(Access::Read) && !writes_through {
+            held |= local(Access::Read);
+            caches = true;
+        }
+        let is_in_store = self.buffer == Buffer::Clean && !self.fills_buffer();
+        if writes_through && is_in_store && self.cache == Cache::Empty {
+            held |= Caps::FILE_WR;
+        }
+        // With Fb a read must look at the buffer, which only the cache does.
+        if trusted.contains(Caps::FILE_RD) && is_in_store && !held.contains(Caps::FILE_BUFFER) {
+            held |= Caps::FILE_RD;
+        }
+        if caches && self.cache == Cache::Empty {
+            self.cache = Cache::Filled;
+        }
+        held
+    }
+
+    fn outside_used(&self) -> Caps {
+        let Busy { reads, cached_reads, writes, buffered_writes } = self.outside;
+        let running = Running {
+            reads: reads.into(),
+            cached_reads: cached_reads.into(),
+            writes: writes.into(),
+            buffered_writes: buffered_writes.into(),
+        };
+        running.used()
+    }
+
+    fn reads_cache(&self) -> bool {
+        self.running.cached_reads > 0 || self.outside.cached_reads
+    }
+
+    fn writes_to_store(&self) -> bool {
+        self.running.writes > 0 || self.outside.writes
+    }
+
+    fn fills_buffer(&self) -> bool {
+        self.running.buffered_writes > 0 || self.outside.buffered_writes
     }
 
     /// An operation has ended.
@@ -283,7 +353,7 @@ impl InodeCaps {
     /// The client has changed attributes locally. Returns false, and notes nothing, if it has no exclusive
     /// capability for them: the change must be a request then.
     pub fn changed(&mut self, parts: Caps, view: &View<'_>) -> bool {
-        let usable = self.trusted(view) | self.running.used();
+        let usable = self.trusted(view) | self.running.used() | self.outside_used();
         let file = Caps::FILE_EXCL | Caps::FILE_WR;
         let may_file = !parts.intersects(file) || usable.intersects(file);
         let may_rest = usable.contains((parts - file) & (Caps::AUTH_EXCL | Caps::XATTR_EXCL));
@@ -370,14 +440,14 @@ impl InodeCaps {
         if self.cache == Cache::Filled {
             self.cache = Cache::Void;
         }
-        if self.cache == Cache::Void && self.running.cached_reads == 0 {
+        if self.cache == Cache::Void && !self.reads_cache() {
             self.cache = Cache::Dropping;
             self.effects.push(Effect::DropCache);
         }
     }
 
     pub(super) fn flush_data(&mut self) {
-        if self.buffer == Buffer::Dirty && self.running.buffered_writes == 0 {
+        if self.buffer == Buffer::Dirty && !self.fills_buffer() {
             self.buffer = Buffer::Flushing;
             self.data_flush_asked = false;
             self.effects.push(Effect::FlushData);

@@ -259,14 +259,13 @@ impl InodeCaps {
         }
     }
 
-    /// Makes a capability void: it stays implemented as far as it is in use, as if it had been revoked.
-    /// The cache of this time must go even if Fc comes back at once.
+    /// Makes a capability void: all of it stays implemented, as if it had been revoked, until the next check
+    /// returns it. The server hears so what the client has, and an answer that was due is not forgotten. The
+    /// cache of this time must go even if Fc comes back at once.
     fn void(&mut self, rank: Rank) {
-        let used = self.used() | self.unacknowledged();
         let Some(cap) = self.caps.get_mut(&rank) else { return };
         let had = cap.issued;
         cap.issued &= Caps::PIN;
-        cap.implemented &= Caps::PIN | used;
         if had.contains(Caps::FILE_CACHE) {
             self.void_cache();
         }

@@ -8,6 +8,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::Moment;
+use crate::word::{CapWord, Class};
 
 const READ: OpenMode = OpenMode { reads: true, writes: false, is_lazy: false };
 const WRITE: OpenMode = OpenMode { reads: false, writes: true, is_lazy: false };
@@ -128,6 +129,17 @@ fn data_cached_before_a_session_was_stale_is_dropped_even_if_fc_comes_back_at_on
     assert!(bench.acquire(Access::Read).is_some_and(|read| !read.is_local()), "the cache is not empty yet");
     bench.event(|caps, view| caps.cache_dropped(view));
     assert!(bench.acquire(Access::Read).is_some_and(|read| read.is_local()));
+}
+
+#[test]
+fn a_revoke_that_is_not_answered_when_the_session_is_stale_is_answered_then() {
+    let mut bench = Bench::with("pFscr");
+    let read = bench.acquire(Access::Read).expect("a read");
+    bench.event(|caps, view| caps.put(&read, view));
+    assert_eq!(bench.grant("pFsr", 2), [Effect::DropCache]);
+    bench.sessions[0].generation = 2;
+    let answer = updates(&bench.event(|caps, view| caps.cache_dropped(view)));
+    assert_eq!(answer.iter().map(|update| (update.caps, update.seq)).collect::<Vec<_>>(), [(Caps::PIN, 2)]);
 }
 
 #[test]
@@ -333,6 +345,59 @@ fn a_larger_size_is_asked_for_once() {
     assert_eq!(updates(&bench.event(|caps, view| caps.want_max_size(4096, view))), []);
     bench.caps.max_size_granted(1 << 22);
     assert_eq!(updates(&bench.event(|caps, view| caps.check(view))), []);
+}
+
+/// An event as the owner of a word runs it.
+fn with_word(
+    bench: &mut Bench,
+    word: &CapWord,
+    takes: Caps,
+    run: impl FnOnce(&mut InodeCaps, &View<'_>),
+) -> Vec<Effect> {
+    let _drained = word.revoke(takes);
+    let effects = bench.event(|caps, view| {
+        caps.outside(word.busy());
+        run(caps, view);
+    });
+    let held = bench.with_view(|caps, view| caps.publishable(view));
+    word.publish(held, bench.sessions[0].generation);
+    effects
+}
+
+#[test]
+fn a_revoke_is_answered_after_the_operations_of_the_word() {
+    let (mut bench, word) = (Bench::new(), CapWord::new());
+    let all = reply(1, "pFscrwb", 1);
+    with_word(&mut bench, &word, Caps::NONE, |caps, view| caps.reply_cap(Rank(0), &all, view));
+    assert_eq!(word.usable(), caps("Fcrwb"));
+    assert_eq!(word.try_ref(Class::CachedRead, 1), Ok(()));
+    assert_eq!(word.try_ref(Class::BufferedWrite, 1), Ok(()));
+    bench.caps.buffered();
+    let revoke = grant("pFr", 2);
+    let takes = caps("Fcwb");
+    let effects = with_word(&mut bench, &word, takes, |caps, view| caps.grant(Rank(0), &revoke, view));
+    assert_eq!(effects, [], "both operations use what is revoked");
+    assert_eq!(word.usable(), Caps::NONE, "Fr would read from the store what is buffered here");
+    for (class, drained, effect) in [
+        (Class::CachedRead, caps("Fcr"), Effect::DropCache),
+        (Class::BufferedWrite, caps("Fwb"), Effect::FlushData),
+    ] {
+        assert_eq!(word.put(class), drained);
+        let effects = with_word(&mut bench, &word, Caps::NONE, |caps, view| caps.check(view));
+        assert_eq!(effects, [effect]);
+    }
+    with_word(&mut bench, &word, Caps::NONE, |caps, view| caps.cache_dropped(view));
+    let answer = with_word(&mut bench, &word, Caps::NONE, |caps, view| caps.data_flushed(view));
+    assert_eq!(updates(&answer).iter().map(|update| update.caps).collect::<Vec<_>>(), [caps("pFr")]);
+    assert_eq!(word.usable(), caps("Fr"));
+}
+
+#[test]
+fn the_word_never_writes_to_the_store_beside_a_cache() {
+    let (mut bench, word) = (Bench::new(), CapWord::new());
+    let cap = reply(1, "pFscrw", 1);
+    with_word(&mut bench, &word, Caps::NONE, |caps, view| caps.reply_cap(Rank(0), &cap, view));
+    assert_eq!(word.usable(), caps("Frw"));
 }
 
 #[derive(Clone, Copy, Debug)]

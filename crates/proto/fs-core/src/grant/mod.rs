@@ -1,4 +1,4 @@
-//! One inode's capabilities on the metadata server: who may have what.
+//! One inode's capabilities on the metadata server: which client may have what.
 //!
 //! The policy has three states. While nobody wants to write, everybody may read and cache. A client that
 //! writes and is the only one that uses the file may do everything. If several use the file and one of them

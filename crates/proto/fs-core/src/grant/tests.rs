@@ -297,8 +297,8 @@ proptest! {
         for step in steps {
             world.step(step);
         }
-        // All messages arrive, all revokes are answered: the server's own hold is ready, and who wants to
-        // read or write may.
+        // All messages arrive, all revokes are answered: the server's own hold is ready, and every
+        // client that wants to read or write may.
         if world.held.is_none() {
             world.step(Step::Hold(0, true));
         }

@@ -2,9 +2,7 @@
 
 use std::collections::VecDeque;
 
-use loligo_types::{Caps, SnapId, Tid};
-
-use super::realms::Context;
+use loligo_types::{Caps, SnapContext, SnapId, Tid};
 
 /// What an inode has unflushed when its realm gets a new snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,7 +36,7 @@ pub enum Effect {
     /// Keep the inode's attributes as they are now, for the message that follows `follows`.
     KeepAttrs(SnapId),
     /// Write the buffered data to the store with this context, then call [`CapSnaps::data_flushed`].
-    FlushData(Context),
+    FlushData(SnapContext),
     /// Send the attributes that were kept.
     Send(FlushSnap),
     /// Writes that waited may begin.
@@ -49,7 +47,7 @@ pub enum Effect {
 
 #[derive(Clone, Debug)]
 struct CapSnap {
-    context: Context,
+    context: SnapContext,
     dirty: Caps,
     issued: Caps,
     is_writing: bool,
@@ -94,7 +92,7 @@ impl CapSnaps {
     }
 
     /// The realm's context changes from `old`. What is unflushed belongs into the snapshot.
-    pub fn snapshot(&mut self, old: &Context, before: Before, tid: &dyn Fn() -> Tid) {
+    pub fn snapshot(&mut self, old: &SnapContext, before: Before, tid: &dyn Fn() -> Tid) {
         // Writes in progress began before the last snapshot already, if that one waits for them: none
         // could begin since.
         let waits = self.snaps.back().is_some_and(|last| last.is_writing);

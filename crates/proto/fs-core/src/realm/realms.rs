@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loligo_types::{Ino, SnapId};
+use loligo_types::{Ino, SnapContext, SnapId};
 
 /// What a message tells of a realm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,24 +23,15 @@ pub struct RealmInfo {
     pub prior: Vec<SnapId>,
 }
 
-/// The snapshot context of a write.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Context {
-    /// The newest snapshot number of which the writer knows.
-    pub seq: SnapId,
-    /// The snapshots, newest first.
-    pub snaps: Vec<SnapId>,
-}
-
 /// A realm whose context has changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed {
     /// The realm.
     pub realm: Ino,
     /// The context before.
-    pub old: Context,
+    pub old: SnapContext,
     /// The context from now on.
-    pub new: Context,
+    pub new: SnapContext,
 }
 
 /// The realms that a client knows.
@@ -101,8 +92,8 @@ impl Realms {
     }
 
     /// The snapshot context of writes in a realm; an empty one if the realm is not known.
-    pub fn context(&self, realm: Ino) -> Context {
-        let mut context = Context::default();
+    pub fn context(&self, realm: Ino) -> SnapContext {
+        let mut context = SnapContext::default();
         let mut snaps = BTreeSet::new();
         let mut seen = BTreeSet::new();
         // Snapshots older than this belong to other places: the way up was another one then.
@@ -116,7 +107,7 @@ impl Realms {
             next = (info.parent.0 != 0).then_some(info.parent);
         }
         context.snaps = snaps.into_iter().rev().collect();
-        context.seq = context.seq.max(context.snaps.first().copied().unwrap_or_default());
+        context.seq = context.seq.max(context.newest());
         context
     }
 
@@ -134,7 +125,7 @@ impl Realms {
 
     /// Applies a change, and compares all contexts. Realms are few, and change when people take snapshots.
     fn change(&mut self, change: impl FnOnce(&mut BTreeMap<Ino, RealmInfo>)) -> Vec<Changed> {
-        let before: BTreeMap<Ino, Context> =
+        let before: BTreeMap<Ino, SnapContext> =
             self.realms.keys().map(|realm| (*realm, self.context(*realm))).collect();
         change(&mut self.realms);
         let compared =

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-use loligo_types::{Caps, Ino, SnapId, Tid};
+use loligo_types::{Caps, Ino, SnapContext, SnapId, Tid};
 use proptest::prelude::*;
 
 use super::*;
@@ -21,8 +21,8 @@ fn info(ino: u64, parent: u64, since: u64, seq: u64, snaps: &[u64], prior: &[u64
     }
 }
 
-fn context(seq: u64, snaps: &[u64]) -> Context {
-    Context { seq: SnapId(seq), snaps: snaps.iter().copied().map(SnapId).collect() }
+fn context(seq: u64, snaps: &[u64]) -> SnapContext {
+    SnapContext { seq: SnapId(seq), snaps: snaps.iter().copied().map(SnapId).collect() }
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn a_context_has_the_snapshots_above_since_the_realm_is_there() {
     assert_eq!(realms.update(trace), [], "new realms have no inodes with changes");
     assert_eq!(realms.context(Ino(10)), context(7, &[7, 6, 5, 3]));
     assert_eq!(realms.context(Ino(1)), context(7, &[7, 5, 2]));
-    assert_eq!(realms.context(Ino(99)), Context::default());
+    assert_eq!(realms.context(Ino(99)), SnapContext::default());
     let changed = realms.update(vec![info(1, 0, 0, 8, &[8, 7, 5, 2], &[])]);
     assert_eq!(changed.iter().map(|changed| changed.realm).collect::<Vec<_>>(), [Ino(1), Ino(10)]);
     assert_eq!(changed[1].old, context(7, &[7, 6, 5, 3]));

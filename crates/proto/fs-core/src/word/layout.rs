@@ -70,6 +70,19 @@ impl Class {
     }
 }
 
+/// Which classes have operations in progress.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Busy {
+    /// Reads from the store.
+    pub reads: bool,
+    /// Reads from the cache.
+    pub cached_reads: bool,
+    /// Writes to the store.
+    pub writes: bool,
+    /// Writes into the buffer.
+    pub buffered_writes: bool,
+}
+
 /// The word, taken apart.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Fields {
@@ -105,6 +118,11 @@ impl Fields {
 
     pub(super) fn count(&mut self, class: Class) -> &mut u64 {
         &mut self.counts[class.index()]
+    }
+
+    pub(super) fn busy(&self) -> Busy {
+        let [reads, cached_reads, writes, buffered_writes] = self.counts.map(|count| count > 0);
+        Busy { reads, cached_reads, writes, buffered_writes }
     }
 
     /// The bits that operations in progress use.

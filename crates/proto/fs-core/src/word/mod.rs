@@ -6,6 +6,12 @@
 //! truth; the word is its image for the data path, changed under the inode's lock by [`CapWord::publish`],
 //! [`CapWord::revoke`] and [`CapWord::finish`]. References change without that lock.
 //!
+//! At each event that may take something, the owner does four things under the inode's lock: it revokes in
+//! the word what the event takes; it tells the state which classes are [`CapWord::busy`]
+//! ([`InodeCaps::outside`](crate::caps::InodeCaps::outside)); it runs the event; and it publishes what the
+//! state permits ([`InodeCaps::publishable`](crate::caps::InodeCaps::publishable)). A `put` that drains a
+//! revoke does the same with an event that only looks ([`InodeCaps::check`](crate::caps::InodeCaps::check)).
+//!
 //! A revoke sets its bit first. No operation that uses the bit can begin then, and those in progress end.
 //! The call that makes the bit unused reports it as *drained*: [`CapWord::revoke`] if nothing used it,
 //! otherwise the [`CapWord::put`] of the last operation. Exactly one call reports it, since the
@@ -24,7 +30,7 @@ mod tests;
 
 use loligo_types::Caps;
 
-pub use layout::{Class, GENERATIONS, REFERENCES_MAX};
+pub use layout::{Busy, Class, GENERATIONS, REFERENCES_MAX};
 use layout::{Fields, held_bits, set_of};
 use sync::{AcqRel, Acquire, AtomicU64};
 
@@ -103,12 +109,13 @@ impl CapWord {
     }
 
     /// Publishes capabilities: `held` of `generation`. A capability that is being revoked and is in `held`
-    /// has come back, and its revoke ends here.
+    /// has come back, and its revoke ends here. One that is not in `held` and in use is being revoked from
+    /// now on.
     pub fn publish(&self, held: Caps, generation: u32) {
         let held = held_bits(held);
         let published = self.change(AcqRel, |fields| {
-            fields.held = held | fields.held & fields.revoking;
-            fields.revoking &= !held;
+            fields.revoking = fields.held & !held & (fields.revoking | fields.used());
+            fields.held = held | fields.revoking;
             fields.generation = generation % GENERATIONS;
             Ok(())
         });
@@ -141,6 +148,11 @@ impl CapWord {
     /// The capabilities that operations use now.
     pub fn used(&self) -> Caps {
         set_of(Fields::of(self.0.load(Acquire)).used())
+    }
+
+    /// Which classes have operations in progress now.
+    pub fn busy(&self) -> Busy {
+        Fields::of(self.0.load(Acquire)).busy()
     }
 
     /// The capabilities that are held and not being revoked.

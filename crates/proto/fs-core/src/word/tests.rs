@@ -90,8 +90,8 @@ proptest! {
                 Step::Publish(bits, generation) => {
                     let bits = set_of(bits);
                     word.publish(bits, generation);
-                    held = bits | held & revoking;
-                    revoking -= bits;
+                    revoking = (held - bits) & (revoking | used(&counts));
+                    held = bits | revoking;
                     current = generation;
                 }
                 Step::Revoke(bits) => {

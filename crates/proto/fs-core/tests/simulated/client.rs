@@ -9,6 +9,7 @@ use loligo_fs_core::caps::{
 };
 use loligo_fs_core::grant::Told;
 use loligo_fs_core::session::{Effect as SessionEffect, Phase, Session, SessionEvent};
+use loligo_fs_core::word::{CapWord, Class};
 use loligo_types::{Caps, Ino, Rank, Tid};
 
 use crate::history::{History, What};
@@ -21,6 +22,7 @@ const RANK: Rank = Rank(0);
 /// What a client has of a file.
 struct Inode {
     caps: InodeCaps,
+    word: CapWord,
     cache: Option<u64>,
     /// The newest value that the store does not have.
     buffer: Option<u64>,
@@ -33,10 +35,25 @@ struct Inode {
     has_asked: bool,
 }
 
+/// What an operation uses: by the state, or by the word.
+enum Held {
+    State(Hold),
+    Word(Class),
+}
+
+impl Held {
+    fn is_local(&self) -> bool {
+        match self {
+            Self::State(hold) => hold.is_local(),
+            Self::Word(class) => matches!(class, Class::CachedRead | Class::BufferedWrite),
+        }
+    }
+}
+
 /// An operation at the store.
 struct Running {
     id: OpId,
-    hold: Hold,
+    hold: Held,
     writes_then: u64,
 }
 
@@ -54,6 +71,7 @@ impl Client {
     pub(crate) fn new(life: Life, files: usize, epoch: u64) -> Self {
         let inode = |file: usize| Inode {
             caps: InodeCaps::new(Ino(0x1000 + file as u64)),
+            word: CapWord::new(),
             cache: None,
             buffer: None,
             unflushed: Vec::new(),
@@ -118,8 +136,7 @@ impl Client {
     fn go_on(&mut self, file: File, net: &mut Net, history: &mut History) {
         for id in std::mem::take(&mut self.inodes[file].waiting) {
             let access = kind(history.op(id).what);
-            let acquired = self.event(file, net, |caps, view| caps.acquire(access, view));
-            let Acquired::Now(hold) = acquired else {
+            let Some(hold) = self.acquire(file, access, net) else {
                 self.inodes[file].waiting.push(id);
                 continue;
             };
@@ -128,6 +145,26 @@ impl Client {
         }
         self.ask(file, net);
         self.effects(file, net, history);
+    }
+
+    /// Most operations take a reference on the word, as the data path does, and the others one on the state.
+    fn acquire(&mut self, file: File, access: Kind, net: &mut Net) -> Option<Held> {
+        let validity = self.session.validity();
+        let word = &self.inodes[file].word;
+        let class = match (access, word.usable()) {
+            (Kind::Read, usable) if usable.contains(Caps::FILE_CACHE) => Class::CachedRead,
+            (Kind::Read, _) => Class::Read,
+            (Kind::Write, usable) if usable.contains(Caps::FILE_BUFFER) => Class::BufferedWrite,
+            (Kind::Write, _) => Class::Write,
+        };
+        let tries_word = net.random.u8(0..3) > 0 && now(net) < validity.until;
+        if tries_word && word.try_ref(class, validity.generation).is_ok() {
+            return Some(Held::Word(class));
+        }
+        match self.event(file, net, |caps, view| caps.acquire(access, view)) {
+            Acquired::Now(hold) => Some(Held::State(hold)),
+            Acquired::Wait => None,
+        }
     }
 
     /// Without a capability the file is opened at the server.
@@ -140,7 +177,7 @@ impl Client {
         }
     }
 
-    fn run(&mut self, id: OpId, file: File, hold: Hold, net: &mut Net, history: &mut History) {
+    fn run(&mut self, id: OpId, file: File, hold: Held, net: &mut Net, history: &mut History) {
         let inode = &mut self.inodes[file];
         let known = inode.buffer.or(inode.cache);
         match (history.op(id).what, hold.is_local()) {
@@ -171,12 +208,19 @@ impl Client {
         }
     }
 
-    fn end(&mut self, file: File, hold: &Hold, what: What, net: &mut Net) {
+    fn end(&mut self, file: File, hold: &Held, what: What, net: &mut Net) {
+        if let Held::Word(class) = hold {
+            // The event below looks again in any case.
+            let _drained = self.inodes[file].word.put(*class);
+        }
         self.event(file, net, |caps, view| {
             if let What::Write(_) = what {
                 caps.changed(Caps::FILE_WR, view);
             }
-            caps.put(hold, view);
+            match hold {
+                Held::State(hold) => caps.put(hold, view),
+                Held::Word(_) => caps.check(view),
+            }
             caps.closed(mode(what), view);
         });
     }
@@ -395,7 +439,11 @@ impl Client {
             Tid(tids.get())
         };
         let view = View { now: now(net), validity: &|_| Some(validity), flush_tid: &flush_tid };
-        run(&mut self.inodes[file].caps, &view)
+        let Inode { caps, word, .. } = &mut self.inodes[file];
+        caps.outside(word.busy());
+        let result = run(caps, &view);
+        word.publish(caps.publishable(&view), validity.generation);
+        result
     }
 }
 

@@ -116,9 +116,10 @@ impl World {
             .history
             .open()
             .into_iter()
+            .take(3)
             .map(|(id, op)| format!("op {id} {op:?}: {}", self.clients[op.client].state(op.file)))
             .collect();
-        Err(format!("{} operations did not end: {}", open.len(), open.join("\n")))
+        Err(format!("{} operations did not end: {}", self.history.open().len(), open.join("\n")))
     }
 
     fn is_done(&self) -> bool {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use fastrand::Rng;
+use loligo_fs_core::session::{Outgoing, SessionEvent};
 
 use crate::message::{Access, Answer, Ask, Event, File, Life, Refused};
 
@@ -44,7 +45,14 @@ impl Net {
     pub(crate) fn next(&mut self) -> Option<Event> {
         let ((at, _), event) = self.queue.pop_first()?;
         self.now = at;
-        let is_tick = matches!(event, Event::ClientTick(_) | Event::ServerTick);
+        let is_tick = matches!(
+            event,
+            Event::ClientTick(_)
+                | Event::ServerTick
+                | Event::Begin
+                | Event::ToServer(_, _, Ask::Session(Outgoing::RequestRenew { .. }))
+                | Event::ToClient(_, _, Answer::Session(SessionEvent::Renewed { .. }))
+        );
         if let Some(trace) = self.trace.as_mut().filter(|_| !is_tick) {
             trace.push(format!("{at}: {event:?}"));
         }
