@@ -113,8 +113,11 @@ impl AuthServer {
             connection_secret.resize(CONNECTION_SECRET_LEN, 0);
             random::fill(&mut connection_secret);
         }
+        // Without a secret the field is empty, as in stock replies: kernel clients that speak the
+        // messenger of version 1 have no place for a secret.
+        let secret = (client.mode == ConMode::Secure).then_some(&connection_secret[..]);
         let reply = self
-            .tickets_reply(&client.name, &entry, global_id, old.as_ref(), &request, Some(&connection_secret))
+            .tickets_reply(&client.name, &entry, global_id, old.as_ref(), &request, secret)
             .ok_or(Errno::EACCES)?;
         let session_key = Zeroizing::new(reply.session_key.secret().to_vec());
         Ok(ServerStep::Done {
