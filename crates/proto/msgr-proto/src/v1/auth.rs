@@ -15,11 +15,6 @@ const OPENING_VERSION: u8 = 1;
 /// What msgr2's first request has in its place (`AUTH_MODE_MON`); name and global id follow in both.
 const MODE_MON: u8 = 10;
 
-/// Errnos are sent with Linux's numbers.
-pub(super) const EACCES: i32 = 13;
-pub(super) const EINVAL: i32 = 22;
-pub(super) const EOPNOTSUPP: i32 = 95;
-
 /// The message that begins an exchange: the methods that the client would use (here always one), and what
 /// [`ClientAuth::request`](loligo_cephx::handshake::ClientAuth::request) says about the client.
 pub(super) fn opening(method: AuthMethod, request: &[u8]) -> Msg {

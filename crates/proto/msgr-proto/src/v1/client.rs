@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use loligo_cephx::handshake::{AuthKeys, AuthMethod, AuthRequest, ClientAuth, ConMode};
 use loligo_wire::message::mon::MAuthReply;
-use loligo_wire::{EntityAddr, EntityType, GlobalId, Writer};
+use loligo_wire::{EntityAddr, EntityType, Errno, GlobalId, Writer};
 
-use super::auth::{self, EACCES, EOPNOTSUPP};
+use super::auth;
 use super::wire::{BANNER, ConnectMsg, REPLY_LEN, ReplyMsg, Source, len_u32, part, protocol_of, tag};
 use super::{Agreed, Connect, Opened, Sealer, Wire, check_banner, count_u32, legacy_addr};
 use crate::limits::CONTROL_SEGMENT_MAX;
@@ -200,7 +200,7 @@ impl Client {
 
     fn try_another(&mut self, connect: Connect, wire: &mut Wire) -> Result<State, ProtoError> {
         let method = self.request.as_ref().map_or(AuthMethod(0), |request| request.method);
-        self.request = Some(self.auth.bad_method(method, EACCES, &[], &[])?);
+        self.request = Some(self.auth.bad_method(method, Errno::EACCES, &[], &[])?);
         self.keys = None;
         self.send_connect(&connect, wire);
         Ok(State::AwaitReply(connect))
@@ -286,7 +286,7 @@ impl Client {
             return Ok((State::Authenticating(exchange), false));
         };
         if reply.result < 0 {
-            let errno = reply.result.saturating_neg();
+            let errno = Errno(reply.result.saturating_neg());
             let request =
                 self.auth.bad_method(exchange.method, errno, others(exchange.method, errno), &[])?;
             (exchange.method, exchange.is_challenged) = (request.method, false);
@@ -313,10 +313,10 @@ impl Client {
 
 /// The methods that a monitor may accept instead of the refused one. It does not say which it accepts, but
 /// one that does not know a method knows the other.
-fn others(refused: AuthMethod, errno: i32) -> &'static [u32] {
+fn others(refused: AuthMethod, errno: Errno) -> &'static [u32] {
     match (errno, refused) {
-        (EOPNOTSUPP, AuthMethod::CEPHX) => &[AuthMethod::NONE.0],
-        (EOPNOTSUPP, _) => &[AuthMethod::CEPHX.0],
+        (Errno::EOPNOTSUPP, AuthMethod::CEPHX) => &[AuthMethod::NONE.0],
+        (Errno::EOPNOTSUPP, _) => &[AuthMethod::CEPHX.0],
         _ => &[],
     }
 }

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use loligo_cephx::handshake::{AuthKeys, AuthMethod, ConMode, Identity, ServerAuth, ServerStep};
 use loligo_wire::message::mon::MAuth;
-use loligo_wire::{EntityAddr, EntityType, GlobalId, Writer, features};
+use loligo_wire::{EntityAddr, EntityType, Errno, GlobalId, Writer, features};
 
-use super::auth::{self, EINVAL, EOPNOTSUPP};
+use super::auth;
 use super::wire::{BANNER, CONNECT_LEN, ConnectMsg, ReplyMsg, Source, len_u32, part, protocol_of, tag};
 use super::{Accept, Agreed, Offer, Opened, Request, Sealer, Wire, check_banner, count_u32, legacy_addr};
 use crate::limits::CONTROL_SEGMENT_MAX;
@@ -384,9 +384,10 @@ impl Server {
         let (result, global_id, payload) = match step {
             ServerStep::More(challenge) => {
                 exchange.method = Some(method);
-                (0, GlobalId(0), challenge)
+                // Stock clients keep the first id that they are told, and begin anew with another one.
+                (0, self.auth.reserve_global_id(), challenge)
             }
-            ServerStep::Bad { errno, .. } => (errno.saturating_neg(), GlobalId(0), Bytes::new()),
+            ServerStep::Bad { errno, .. } => (errno.to_result(), GlobalId(0), Bytes::new()),
             ServerStep::Done { identity, payload, .. } => {
                 let answer = auth::answer(method, 0, identity.global_id, payload);
                 auth::send(answer, &mut exchange.sealer, wire)?;
@@ -407,7 +408,7 @@ impl Server {
         let method = exchange.method.take();
         if asked.protocol != 0 {
             let known = method.filter(|method| method.0 == asked.protocol);
-            let step = known.map_or_else(|| refused(EINVAL), |_| self.auth.more(&asked.payload));
+            let step = known.map_or_else(|| refused(Errno::EINVAL), |_| self.auth.more(&asked.payload));
             return Ok((AuthMethod(asked.protocol), step));
         }
         let (methods, opening) = auth::read_opening(&asked.payload).map_err(part("an auth message"))?;
@@ -416,11 +417,11 @@ impl Server {
                 continue;
             }
             let step = self.auth.request(exchange.kind, method, &[ConMode::Crc.code()], &opening);
-            if !matches!(step, ServerStep::Bad { errno: EOPNOTSUPP, .. }) {
+            if !matches!(step, ServerStep::Bad { errno: Errno::EOPNOTSUPP, .. }) {
                 return Ok((method, step));
             }
         }
-        Ok((AuthMethod(0), refused(EOPNOTSUPP)))
+        Ok((AuthMethod(0), refused(Errno::EOPNOTSUPP)))
     }
 
     fn authenticated(&mut self, exchange: Exchange, identity: Identity, wire: &mut Wire) -> State {

@@ -5,15 +5,13 @@ use loligo_cephx::key::{CryptoKey, KeyType};
 use loligo_cephx::server::AuthConfig;
 use loligo_msgr_proto::{Event, Misbehaviour, Misuse, ProtoError, Session, Unsupported, v1};
 use loligo_wire::features::{CEPHX_V2, MSG_AUTH, RECONNECT_SEQ, SUPPORTED};
+use loligo_wire::message::mon::MAuthReply;
 use loligo_wire::message::mon::{MAuth, MMonSubscribe};
-use loligo_wire::message::{Header, Msg};
-use loligo_wire::{EntityType, UTime, Writer};
+use loligo_wire::message::{Data, Header, Message as _, Msg};
+use loligo_wire::{EntityType, Errno, Reader, UTime, Writer};
 
 use super::{Pair, World, addr, connect, is_cephx};
 use crate::util::{CLIENT_ADDR, SERVER_ADDR};
-
-const EACCES: i32 = 13;
-const EOPNOTSUPP: i32 = 95;
 
 fn lossy() -> v1::Accept {
     v1::Accept { lossy: true, ..v1::Accept::default() }
@@ -43,6 +41,31 @@ fn a_client_gets_tickets_from_a_monitor_and_shows_them_to_an_osd() {
     }
 }
 
+/// Stock clients take the first id for theirs, and begin anew when they are told another one.
+#[test]
+fn a_monitor_tells_the_same_global_id_from_the_first_answer_on() {
+    let world = World::cephx();
+    let mut pair = world.to_mon();
+    pair.connect(connect()).expect("it asks");
+    let told = ids_in(&pair.answered);
+    assert_eq!(told, [world.client.global_id().0; 2]);
+}
+
+/// The global ids in a monitor's answers.
+fn ids_in(mut bytes: &[u8]) -> Vec<u64> {
+    // Banner, two addresses, the reply and what was received.
+    bytes = &bytes[9 + 2 * 136 + 26 + 8..];
+    let mut ids = Vec::new();
+    while let Some(start) = bytes.get(..54) {
+        let front = u32::from_le_bytes(start[23..27].try_into().expect("four bytes")) as usize;
+        let front = &bytes[54..54 + front];
+        let reply = MAuthReply::decode(&Header::default(), &mut Reader::new(front), &Data::new());
+        ids.push(reply.expect("an answer").global_id.0);
+        bytes = &bytes[54 + front.len() + 21..];
+    }
+    ids
+}
+
 #[test]
 fn the_server_sees_what_the_client_says() {
     let world = World::none();
@@ -65,7 +88,7 @@ fn a_wrong_key_is_refused() {
     let key = || Some(CryptoKey::generate_of(KeyType::Aes, UTime::now()));
     let world = World::with(AuthConfig::new(UTime::now), key(), key());
     let refused = world.to_mon().connect(connect());
-    let why = ProtoError::Auth(AuthError::Refused { errno: EACCES, methods: Vec::new() });
+    let why = ProtoError::Auth(AuthError::Refused { errno: Errno::EACCES, methods: Vec::new() });
     assert_eq!(refused.expect_err("the key is wrong"), why);
 }
 
@@ -74,7 +97,7 @@ fn methods_must_meet() {
     let cephx = AuthConfig::new(UTime::now);
     let world = World::with(cephx, None, None);
     let refused = world.to_mon().connect(connect());
-    let why = AuthError::Refused { errno: EOPNOTSUPP, methods: vec![AuthMethod::CEPHX.0] };
+    let why = AuthError::Refused { errno: Errno::EOPNOTSUPP, methods: vec![AuthMethod::CEPHX.0] };
     assert_eq!(refused.expect_err("the monitor wants cephx"), ProtoError::Auth(why));
 }
 
@@ -86,7 +109,7 @@ fn an_authorizer_of_another_cluster_is_refused() {
     let client = there.client.service_auth(EntityType::OSD, there.client.global_id());
     let server = here.server.service_acceptor(EntityType::OSD);
     let refused = Pair::new(EntityType::OSD, client, server).connect(connect());
-    let why = ProtoError::Auth(AuthError::Refused { errno: EACCES, methods: Vec::new() });
+    let why = ProtoError::Auth(AuthError::Refused { errno: Errno::EACCES, methods: Vec::new() });
     assert_eq!(refused.expect_err("it is not known here"), why);
 }
 

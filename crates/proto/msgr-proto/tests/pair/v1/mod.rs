@@ -1,5 +1,6 @@
 //! Version 1: client against server, with real cephx on both sides.
 
+mod golden;
 mod handshake;
 mod messages;
 
@@ -92,6 +93,8 @@ struct Pair {
     chunk: usize,
     /// All that the client has said.
     said: Vec<u8>,
+    /// All that the server has said.
+    answered: Vec<u8>,
 }
 
 impl Pair {
@@ -105,6 +108,7 @@ impl Pair {
             server_events: Vec::new(),
             chunk: usize::MAX,
             said: Vec::new(),
+            answered: Vec::new(),
         }
     }
 
@@ -117,7 +121,7 @@ impl Pair {
     fn run(&mut self) -> Result<(), ProtoError> {
         loop {
             let to_server = deliver(&mut self.client, &mut self.server, self.chunk, &mut self.said);
-            let to_client = deliver(&mut self.server, &mut self.client, self.chunk, &mut Vec::new());
+            let to_client = deliver(&mut self.server, &mut self.client, self.chunk, &mut self.answered);
             self.client_events.extend(std::iter::from_fn(|| self.client.poll_event()));
             self.server_events.extend(std::iter::from_fn(|| self.server.poll_event()));
             if !(to_server? | to_client?) {
