@@ -29,6 +29,10 @@ pub(crate) struct Serve {
     /// Where the monitor listens; port 0 takes a free one.
     #[arg(long, default_value = "127.0.0.1:3300")]
     pub(crate) mon_addr: SocketAddr,
+    /// Serve clients of version 1 of the messenger too: where the monitor listens for them (stock: port 6789;
+    /// port 0 takes a free one). Kernel clients speak it by default, and `mon host = v1:…`.
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) mon_addr_v1: Option<SocketAddr>,
     /// How clients prove who they are.
     #[arg(long, value_enum, default_value_t = AuthMethod::Cephx)]
     pub(crate) auth: AuthMethod,
@@ -101,6 +105,9 @@ pub(crate) fn run(options: &Serve, pools: &[String], conf: &ConfBuilder) -> Resu
         AuthMethod::Cephx => Auth::Cephx,
         AuthMethod::None => Auth::None,
     });
+    if let Some(addr) = options.mon_addr_v1 {
+        builder = builder.mon_addr_v1(addr);
+    }
     match options.auth_cipher {
         Some(AuthCipher::Aes) => builder = builder.auth_cipher(KeyType::Aes),
         Some(AuthCipher::Aes256k) => builder = builder.auth_cipher(KeyType::Aes256k),

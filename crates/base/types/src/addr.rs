@@ -12,6 +12,8 @@ const AF_INET6: u16 = 10;
 /// Byte length of `sockaddr_in` and `sockaddr_in6` on Linux, family included.
 const SOCKADDR_IN_LEN: u32 = 16;
 const SOCKADDR_IN6_LEN: u32 = 28;
+/// Byte length of `sockaddr_storage`.
+const SOCKADDR_STORAGE_LEN: usize = 128;
 
 /// The messenger protocol of an address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -68,9 +70,32 @@ pub struct EntityAddr {
 }
 
 impl EntityAddr {
+    /// Bytes of the form that [`EntityAddr::encode_legacy`] writes.
+    pub const LEGACY_LEN: usize = 4 + 4 + SOCKADDR_STORAGE_LEN;
+
     /// A msgr2 address with nonce 0.
     pub fn msgr2(sock: SocketAddr) -> Self {
         Self { kind: AddrKind::Msgr2, nonce: 0, sock: Some(sock) }
+    }
+
+    /// An address of the messenger of version 1, with nonce 0.
+    pub fn legacy(sock: SocketAddr) -> Self {
+        Self { kind: AddrKind::Legacy, nonce: 0, sock: Some(sock) }
+    }
+
+    /// Encodes the form of peers without `MSG_ADDR2`, which the messenger of version 1 exchanges before
+    /// features are known: [`EntityAddr::LEGACY_LEN`] bytes. The kind is not part of it.
+    pub fn encode_legacy(&self, w: &mut Writer) {
+        let mut native = Writer::with_capacity(SOCKADDR_STORAGE_LEN + 4);
+        encode_sockaddr(self.sock, &mut native);
+        w.u32(0);
+        w.u32(self.nonce);
+        // The family is big-endian here, and the rest as it is elsewhere. The blank address has family 0.
+        let sockaddr = &native.as_slice()[4..];
+        let (family, rest) = sockaddr.split_at(sockaddr.len().min(2));
+        family.iter().rev().for_each(|byte| w.u8(*byte));
+        w.raw(rest);
+        w.zeros(SOCKADDR_STORAGE_LEN - sockaddr.len());
     }
 
     /// The same address with another nonce.
@@ -156,7 +181,7 @@ fn decode_sockaddr(r: &mut Reader<'_>) -> Result<Option<SocketAddr>, DecodeError
 fn decode_legacy(r: &mut Reader<'_>) -> Result<EntityAddr, DecodeError> {
     r.skip(3)?;
     let nonce = r.u32()?;
-    let raw: [u8; 128] = r.array()?;
+    let raw: [u8; SOCKADDR_STORAGE_LEN] = r.array()?;
     let family = u16::from_be_bytes([raw[0], raw[1]]);
     let mut native = raw;
     native[..2].copy_from_slice(&family.to_le_bytes());
@@ -188,6 +213,17 @@ impl EntityAddrVec {
     /// Returns the msgr2 address, if there is one.
     pub fn msgr2(&self) -> Option<&EntityAddr> {
         self.0.iter().find(|a| a.kind == AddrKind::Msgr2)
+    }
+
+    /// Returns the address of the messenger of version 1, if there is one.
+    pub fn legacy(&self) -> Option<&EntityAddr> {
+        self.0.iter().find(|a| a.kind == AddrKind::Legacy)
+    }
+
+    /// Returns the address to connect to: as in stock clients the first of those whose messenger is
+    /// known. Daemons put their msgr2 address first.
+    pub fn to_dial(&self) -> Option<&EntityAddr> {
+        self.0.iter().find(|a| matches!(a.kind, AddrKind::Msgr2 | AddrKind::Legacy))
     }
 }
 
@@ -242,6 +278,38 @@ mod tests {
             assert_eq!(EntityAddr::from_bytes(&addr.to_bytes()), Ok(addr));
             let many = EntityAddrVec(vec![addr, EntityAddr::default()]);
             assert_eq!(EntityAddrVec::from_bytes(&many.to_bytes()), Ok(many));
+        }
+    }
+
+    #[test]
+    fn the_legacy_form_has_a_big_endian_family() {
+        let addr = EntityAddr::legacy(([10, 0, 0, 1], 6789).into()).with_nonce(7);
+        let mut w = Writer::new();
+        addr.encode_legacy(&mut w);
+        let mut expected = vec![0, 0, 0, 0, 7, 0, 0, 0, 0, 2, 0x1a, 0x85, 10, 0, 0, 1];
+        expected.resize(EntityAddr::LEGACY_LEN, 0);
+        assert_eq!(w.as_slice(), expected);
+        let six = EntityAddr::legacy("[2001:db8::1]:6789".parse().expect("a socket address"));
+        let blank = EntityAddr { kind: AddrKind::Legacy, nonce: 3, sock: None };
+        for addr in [addr, six, blank] {
+            let mut w = Writer::new();
+            addr.encode_legacy(&mut w);
+            assert_eq!(w.len(), EntityAddr::LEGACY_LEN);
+            assert_eq!(EntityAddr::from_bytes(w.as_slice()), Ok(addr));
+        }
+    }
+
+    #[test]
+    fn the_first_address_with_a_known_messenger_is_dialled() {
+        let (old, new) = (EntityAddr::legacy(([1; 4], 1).into()), EntityAddr::msgr2(([1; 4], 2).into()));
+        let any = EntityAddr { kind: AddrKind::Any, ..old };
+        for (addrs, dialled) in [
+            (vec![new, old], Some(new)),
+            (vec![old, new], Some(old)),
+            (vec![any, old], Some(old)),
+            (vec![any], None),
+        ] {
+            assert_eq!(EntityAddrVec(addrs).to_dial().copied(), dialled);
         }
     }
 

@@ -22,10 +22,10 @@ pub(crate) type Groups = Vec<Vec<EntityAddr>>;
 
 /// Time limit for all DNS queries together. The C library would wait ten seconds for each server.
 const DNS_MAX: Duration = Duration::from_secs(10);
-/// The port on which a monitor speaks the old messenger protocol. On any other port msgr2 is tried.
+/// The port at which a monitor speaks version 1 of the messenger's protocol. On any other port msgr2 is tried.
 const PORT_V1: u16 = 6789;
 
-/// Returns the monitors' msgr2 addresses. `dns` is the server to query instead of the system's.
+/// Returns the monitors' addresses. `dns` is the server to query instead of the system's.
 pub(crate) async fn monitors(conf: &Conf, dns: Option<SocketAddr>) -> Result<Groups, Error> {
     match configured(conf).await {
         Err(Error::Conf(ConfError::NoMonitors)) if conf.mon_hosts().is_err() => {
@@ -34,26 +34,33 @@ pub(crate) async fn monitors(conf: &Conf, dns: Option<SocketAddr>) -> Result<Gro
             let found = asked.unwrap_or_else(|_| Err(format!("no answer within {} s", DNS_MAX.as_secs())));
             found.map_err(|why| Error::NotInDns { service, why })
         }
-        found => found.map(|addrs| vec![addrs]),
+        found => found,
     }
 }
 
-/// Returns the addresses from the configuration; host names are resolved. A name that cannot be resolved
+/// Returns the addresses from the configuration: each monitor's first one, which is the msgr2 address if
+/// there is one, and as the second group the others. Host names are resolved. A name that cannot be resolved
 /// is skipped if another address remains.
-async fn configured(conf: &Conf) -> Result<Vec<EntityAddr>, Error> {
-    let mut found = Vec::new();
+async fn configured(conf: &Conf) -> Result<Groups, Error> {
+    let mut found = [Vec::new(), Vec::new()];
     let mut unknown = None;
     let hosts = conf.mon_hosts()?;
-    for addr in hosts.iter().flatten().filter(|addr| addr.messenger == ConfMessenger::V2) {
+    for (i, addr) in hosts.iter().flat_map(|addrs| addrs.iter().enumerate()) {
+        let group = &mut found[i.min(1)];
+        let entity = match addr.messenger {
+            ConfMessenger::V1 => EntityAddr::legacy,
+            ConfMessenger::V2 => EntityAddr::msgr2,
+        };
         if let Some(ip) = addr.ip() {
-            found.push(EntityAddr::msgr2(SocketAddr::new(ip, addr.port)));
+            group.push(entity(SocketAddr::new(ip, addr.port)));
             continue;
         }
         match tokio::net::lookup_host((addr.host.as_str(), addr.port)).await {
-            Ok(socks) => found.extend(socks.map(EntityAddr::msgr2)),
+            Ok(socks) => group.extend(socks.map(entity)),
             Err(e) => unknown = Some(format!("{}: {e}", addr.host)),
         }
     }
+    let found: Groups = found.into_iter().filter(|group| !group.is_empty()).collect();
     match (found.is_empty(), unknown) {
         (false, _) => Ok(found),
         (true, Some(last)) => Err(Error::NoMonitor { after: Duration::ZERO, last }),
@@ -97,7 +104,7 @@ async fn from_dns(srv_name: &str, server: Option<SocketAddr>) -> Result<Groups, 
     Err(why)
 }
 
-/// Returns the monitors of one domain, grouped by priority. Within a group the order is random, weighted
+/// Returns the monitors of one domain, grouped by priority, and for each priority those with msgr2 first. Within a group the order is random, weighted
 /// by the records' weights.
 async fn lookup(
     resolver: &StubResolver,
@@ -108,13 +115,15 @@ async fn lookup(
     const NONE: u16 = 0;
     let found = resolver.lookup_srv(service, domain, NONE).await.map_err(|e| e.to_string())?;
     let records = found.into_iter().flat_map(|found| found.into_srvs());
-    let mut groups: BTreeMap<u16, Vec<EntityAddr>> = BTreeMap::new();
+    let mut groups: BTreeMap<(u16, bool), Vec<EntityAddr>> = BTreeMap::new();
     let mut unknown = None;
-    for record in records.filter(|record| record.port() != NONE && record.port() != PORT_V1) {
+    for record in records.filter(|record| record.port() != NONE) {
+        let is_v1 = record.port() == PORT_V1;
         match resolver.lookup_host(record.target()).await {
             Ok(hosts) => {
-                let addrs = hosts.port_iter(record.port()).map(EntityAddr::msgr2);
-                groups.entry(record.priority()).or_default().extend(addrs);
+                let entity = if is_v1 { EntityAddr::legacy } else { EntityAddr::msgr2 };
+                let addrs = hosts.port_iter(record.port()).map(entity);
+                groups.entry((record.priority(), is_v1)).or_default().extend(addrs);
             }
             Err(e) => unknown = Some(format!("{}: {e}", record.target())),
         }

@@ -114,8 +114,8 @@ async fn the_service_and_its_domain_are_configured() {
     assert_eq!(error.errno(), Errno::ENOENT);
 }
 
-/// No monitor of the first priority replies, and one of its names is unknown. The old messenger's port
-/// is not tried.
+/// No monitor of the first priority replies, neither by msgr2 nor by version 1, and one of its names is
+/// unknown.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_next_priority_is_tried_when_the_first_is_dead() {
     let fake = Fake::start(1, 1).await;
@@ -144,8 +144,9 @@ async fn what_is_configured_needs_no_dns() {
     let more = format!("mon host = v2:{}\n", fake.mon_addr());
     builder(server, &more).connect().await.expect("connects");
     assert!(asked.lock().expect("no panic").is_empty());
-    // Only the old messenger: an error as before, and DNS is not queried.
-    let error = builder(server, "mon host = v1:127.0.0.1:1\n").connect().await.expect_err("nobody there");
-    assert!(matches!(error, Error::Conf(_)), "{error}");
+    // Nor does an address of version 1 at which nobody listens.
+    let more = "mon host = v1:127.0.0.1:1\nclient mount timeout = 1\n";
+    let error = builder(server, more).connect().await.expect_err("nobody there");
+    assert!(matches!(error, Error::NoMonitor { .. }), "{error}");
     assert!(asked.lock().expect("no panic").is_empty());
 }

@@ -3,17 +3,18 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use loligo_cephx::handshake::Identity;
-use loligo_msgr_proto::{ClientIdent, Event, Handshake, Limits as ProtoLimits, Local, Reconnect};
-use loligo_wire::{EntityAddr, EntityAddrVec, EntityType};
+use loligo_msgr_proto::{ClientIdent, Event, Handshake, Limits as ProtoLimits, Local, Reconnect, v1};
+use loligo_wire::{AddrKind, EntityAddr, EntityType};
 use socket2::TcpKeepalive;
 
 use crate::admission::{Place, Seat, is_shortage};
 use crate::connection::{Incoming, Request, Verdict};
 use crate::context::Context;
-use crate::dialog::Dialog;
+use crate::dialog::{Dialog, Talk};
 use crate::driver::Driver;
 use crate::socket::{Listener, Socket};
 use crate::{AcceptAuth, Connection, Error, Level, PeerInfo, Policy};
@@ -28,7 +29,12 @@ const SHORTAGE_PAUSE: Duration = Duration::from_millis(10);
 
 /// Accepts sockets until the messenger stops. Never waits for a handshake to end: if there are too many,
 /// an older one is ended ([`Lobby`](crate::admission::Lobby)).
-pub(crate) async fn listen(ctx: Arc<Context>, listener: Listener, auth: Arc<dyn AcceptAuth>) {
+pub(crate) async fn listen(
+    ctx: Arc<Context>,
+    listener: Listener,
+    speaks: AddrKind,
+    auth: Arc<dyn AcceptAuth>,
+) {
     let admission = Arc::clone(&ctx.config.admission);
     loop {
         let accepted = tokio::select! {
@@ -43,7 +49,7 @@ pub(crate) async fn listen(ctx: Arc<Context>, listener: Listener, auth: Arc<dyn 
                 if tune(&stream, from).is_err() {
                     continue;
                 }
-                let door = Door { ctx: Arc::clone(&ctx), from, kind: EntityType(0), identity: None };
+                let door = Door { ctx: Arc::clone(&ctx), speaks, from, kind: EntityType(0), identity: None };
                 let auth = Arc::clone(&auth);
                 ctx.spawn(async move { door.admit(stream, &*auth, seat).await });
             }
@@ -88,6 +94,8 @@ fn tcp_keepalive() -> TcpKeepalive {
 /// An accepted socket and what is known about its peer.
 struct Door {
     ctx: Arc<Context>,
+    /// The messenger's version at the address that the peer has connected to.
+    speaks: AddrKind,
     from: SocketAddr,
     kind: EntityType,
     identity: Option<Identity>,
@@ -109,13 +117,7 @@ impl Door {
     /// Authenticates the peer and finds its session; then drives the connection, if it is a new one.
     async fn admit(mut self, stream: Socket, auth: &dyn AcceptAuth, seat: Seat) {
         let limit = self.ctx.config.limits.handshake_timeout;
-        let peer_addr = EntityAddr::msgr2(self.from);
-        let local = Local { kind: self.ctx.config.kind, peer_addr, limits: ProtoLimits::default() };
-        let mut handshake = Handshake::server(local, auth.acceptor(self.from));
-        if let Some(compression) = &self.ctx.config.compression {
-            handshake = handshake.compressing(compression.clone());
-        }
-        let dialog = Dialog::new(stream, handshake);
+        let dialog = Dialog::new(stream, self.handshake(auth));
         let ctx = Arc::clone(&self.ctx);
         let outcome = tokio::select! {
             biased;
@@ -143,6 +145,27 @@ impl Door {
         }
     }
 
+    fn handshake(&self, auth: &dyn AcceptAuth) -> Talk {
+        let config = &self.ctx.config;
+        let peer_addr = EntityAddr { kind: self.speaks, nonce: 0, sock: Some(self.from) };
+        let local = Local { kind: config.kind, peer_addr, limits: ProtoLimits::default() };
+        let auth = auth.acceptor(self.from);
+        if self.speaks == AddrKind::Legacy {
+            let offer = v1::Offer {
+                addr: self.our_addr(),
+                features: config.features,
+                num: self.ctx.num.load(Ordering::Relaxed),
+                global_seq: self.ctx.next_global_seq(0),
+            };
+            return v1::Handshake::server(local, offer, auth).into();
+        }
+        let handshake = Handshake::server(local, auth);
+        match &config.compression {
+            Some(compression) => handshake.compressing(compression.clone()).into(),
+            None => handshake.into(),
+        }
+    }
+
     async fn converse(
         &mut self,
         mut dialog: Dialog,
@@ -159,6 +182,7 @@ impl Door {
                 }
                 Event::ClientIdent(ident) => self.ident(dialog, ident)?,
                 Event::Reconnect(request) => self.reconnect(dialog, request)?,
+                Event::Connect(request) => self.connect_v1(dialog, request)?,
                 // These come on the connecting side only, or after the session was accepted.
                 _ => continue,
             };
@@ -185,16 +209,13 @@ impl Door {
         let peer = PeerInfo {
             kind: self.kind,
             num: self.number(ident.gid),
-            addr: self.peer_addr(&ident.addrs),
+            addr: self.peer_addr(ident.addrs.msgr2().or(ident.addrs.0.first())),
             from: Some(self.from),
             features: self.ctx.config.features & ident.supported_features,
         };
         // The server decides: a client learns from the server's ident whether the session is lossy.
         let policy = policy.clone();
-        self.settle(
-            Incoming { dialog, request: Request::Ident(ident), peer, fresh: false, former: None },
-            policy,
-        )
+        self.settle(Incoming::new(dialog, Request::Ident(ident), peer), policy)
     }
 
     /// The peer resumes a session.
@@ -203,19 +224,34 @@ impl Door {
         let peer = PeerInfo {
             kind: self.kind,
             num: self.number(-1),
-            addr: self.peer_addr(&request.addrs),
+            addr: self.peer_addr(request.addrs.msgr2().or(request.addrs.0.first())),
             from: Some(self.from),
             features: 0,
         };
-        self.settle(
-            Incoming { dialog, request: Request::Reconnect(request), peer, fresh: false, former: None },
-            policy,
-        )
+        self.settle(Incoming::new(dialog, Request::Reconnect(request), peer), policy)
+    }
+
+    /// The peer opens or resumes a session by version 1.
+    fn connect_v1(&self, mut dialog: Dialog, request: v1::Request) -> Result<Answer, Error> {
+        let policy = self.ctx.config.policies.of(self.kind).clone();
+        let missing = policy.features_required & !request.features;
+        if missing != 0 {
+            dialog.handshake.missing_features(missing)?;
+            return Ok(Answer::Told(Box::new(dialog)));
+        }
+        let peer = PeerInfo {
+            kind: self.kind,
+            num: self.number(-1),
+            addr: self.peer_addr(Some(&request.addr)),
+            from: Some(self.from),
+            features: self.ctx.config.features & request.features,
+        };
+        self.settle(Incoming::new(dialog, Request::V1(request), peer), policy)
     }
 
     /// Determines which connection the socket is for, and hands it over.
     fn settle(&self, incoming: Incoming, policy: Policy) -> Result<Answer, Error> {
-        if policy.anonymous && matches!(incoming.request, Request::Ident(_)) {
+        if policy.anonymous && !matches!(incoming.request, Request::Reconnect(_)) {
             let new = self.new_connection(&incoming, policy, None)?;
             return Ok(match self.ctx.add(&new) {
                 true => Answer::New(new, Box::new(incoming)),
@@ -284,6 +320,7 @@ impl Door {
         let verdict = match &new.request {
             Request::Ident(ident) => session.judge_ident(known.policy(), ident, &ours),
             Request::Reconnect(request) => session.judge_reconnect(known.policy(), request, &ours),
+            Request::V1(request) => session.judge_v1(known.policy(), request, &ours),
         };
         let Verdict::Adopt { fresh } = verdict else {
             *incoming = Some(new);
@@ -296,10 +333,15 @@ impl Door {
                 session.numbers.connect_seq = request.connect_seq;
                 new.peer = PeerInfo { from: new.peer.from, ..session.peer };
             }
+            Request::V1(request) => {
+                new.anew = session.numbers.has_forgotten(request);
+                session.numbers.count_v1(request);
+            }
         }
         // If an earlier socket that was to reset the session has not been processed yet, this one must
         // reset it.
         new.fresh = fresh || session.incoming.as_ref().is_some_and(|earlier| earlier.fresh);
+        new.anew |= session.incoming.as_ref().is_some_and(|earlier| earlier.anew);
         let displaced = session.incoming.replace(new);
         (verdict, displaced)
     }
@@ -331,8 +373,10 @@ impl Door {
         let conn = Connection::new(incoming.peer, policy, &self.ctx.config.limits);
         let mut session = conn.session();
         session.place = Some(place);
-        if let Request::Ident(ident) = &incoming.request {
-            session.numbers.peer_global_seq = ident.global_seq;
+        match &incoming.request {
+            Request::Ident(ident) => session.numbers.peer_global_seq = ident.global_seq,
+            Request::Reconnect(_) => {}
+            Request::V1(request) => session.numbers.count_v1(request),
         }
         drop(session);
         if let Some(identity) = self.identity.clone() {
@@ -342,19 +386,19 @@ impl Door {
     }
 
     fn our_addr(&self) -> EntityAddr {
-        self.ctx.addrs.read().msgr2().copied().unwrap_or_default()
+        self.ctx.our_addr(self.speaks).unwrap_or_default()
     }
 
     /// The address that the peer claims; if it does not know its host address, the host it connects
     /// from.
-    fn peer_addr(&self, addrs: &EntityAddrVec) -> EntityAddr {
-        let addr = addrs.msgr2().or(addrs.0.first()).copied().unwrap_or_default();
+    fn peer_addr(&self, claimed: Option<&EntityAddr>) -> EntityAddr {
+        let addr = claimed.copied().unwrap_or_default();
         let sock = match addr.sock {
             Some(sock) if !sock.ip().is_unspecified() => sock,
             Some(sock) => SocketAddr::new(self.from.ip(), sock.port()),
             None => SocketAddr::new(self.from.ip(), 0),
         };
-        EntityAddr::msgr2(sock).with_nonce(addr.nonce)
+        EntityAddr { kind: self.speaks, nonce: addr.nonce, sock: Some(sock) }
     }
 }
 

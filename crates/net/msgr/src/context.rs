@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use loligo_lockstat::{Class, Mutex, RwLock};
-use loligo_wire::{EntityAddr, EntityAddrVec};
+use loligo_wire::{AddrKind, EntityAddr, EntityAddrVec};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, watch};
 
@@ -69,6 +69,11 @@ impl Context {
     pub(crate) fn next_global_seq(&self, above: u64) -> u64 {
         self.global_seq.fetch_max(above, Ordering::Relaxed);
         self.global_seq.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// The address of this messenger at which it speaks this version.
+    pub(crate) fn our_addr(&self, speaks: AddrKind) -> Option<EntityAddr> {
+        self.addrs.read().0.iter().find(|addr| addr.kind == speaks).copied()
     }
 
     pub(crate) fn log(&self, level: Level, line: fmt::Arguments<'_>) {

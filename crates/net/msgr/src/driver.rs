@@ -19,13 +19,13 @@ use std::time::Duration;
 
 use loligo_msgr_proto::{
     ClientIdent, Established, Event, FLAG_LOSSY, Handshake, Limits as ProtoLimits, Local, Reconnect,
-    ServerIdent, Session,
+    ServerIdent, Session, v1,
 };
-use loligo_wire::{EntityAddr, EntityAddrVec, EntityType};
+use loligo_wire::{AddrKind, EntityAddr, EntityAddrVec, EntityType};
 
 use crate::connection::{Incoming, Numbers, Request, State, Watched, Writer};
 use crate::context::Context;
-use crate::dialog::Dialog;
+use crate::dialog::{Dialog, Talk};
 use crate::socket::Socket;
 use crate::{ConnectAuth, Connection, Error, Level, PeerInfo};
 
@@ -144,9 +144,9 @@ impl Driver {
         let Opened { stream, established, peer, peer_in_seq, accepted } = opened;
         self.pause = Duration::ZERO;
         let socket = Arc::new(stream);
-        let Established { sealer, opener, out, .. } = established;
+        let Established { sealer, opener, out, sent, .. } = established;
         let writer =
-            Writer { socket: Arc::clone(&socket), sealer, out, out_seq: 0, watched: Watched::default() };
+            Writer { socket: Arc::clone(&socket), sealer, out, out_seq: sent, watched: Watched::default() };
         let Some(baton) = self.conn.open(peer, writer, peer_in_seq, !accepted) else { return Next::End };
         self.ctx.log(Level::Info, format_args!("{:?}: open", self.conn));
         let dispatcher = &self.ctx.dispatcher;
@@ -192,7 +192,8 @@ impl Driver {
     /// Prepares the next attempt to resume the session.
     fn again(&self) -> Next {
         let mut session = self.conn.session();
-        if session.numbers.server_cookie != 0 {
+        // Version 1 has no cookies; its count is not 0 once the session has been open.
+        if session.numbers.server_cookie != 0 || session.numbers.connect_seq != 0 {
             session.numbers.connect_seq += 1;
         }
         Next::Connect
@@ -246,14 +247,7 @@ async fn open_session(
     let dialled = ctx.config.reroute.as_ref().map_or(sock, |reroute| reroute(target.kind, sock));
     let stream = ctx.config.network.connect(dialled).await?;
     stream.tune(dialled.ip().is_loopback().then_some(LOOPBACK_SEND_BUFFER))?;
-    let local = Local { kind: ctx.config.kind, peer_addr: target.addr, limits: ProtoLimits::default() };
-    let mut handshake = Handshake::client(local, auth.connector(target.kind));
-    if target.kind == EntityType::OSD
-        && let Some(compression) = &ctx.config.compression
-    {
-        handshake = handshake.compressing(compression.clone());
-    }
-    let mut dialog = Dialog::new(stream, handshake);
+    let mut dialog = Dialog::new(stream, handshake_with(ctx, &target, auth));
     let mut global_seq = ctx.next_global_seq(0);
     let mut our_addr = EntityAddr::default();
     loop {
@@ -274,20 +268,69 @@ async fn open_session(
             }
             Event::Wait => return Err(Error::Wait),
             Event::MissingFeatures { features } => return Err(Error::MissingFeatures { bits: features }),
+            Event::Introduced { addr } => {
+                check_nonce(&target.addr, &addr)?;
+                present(ctx, conn, our_addr, global_seq, &mut dialog)?;
+            }
             Event::Established => return connected(ctx, conn, target, dialog),
             // These come on the accepting side only.
-            Event::ClientIdent(_) | Event::Reconnect(_) => {}
+            Event::ClientIdent(_) | Event::Reconnect(_) | Event::Connect(_) => {}
         }
     }
 }
 
-/// Sends the ident: announces this side and the session that it opens or resumes.
+/// The handshake of the version that the address names.
+fn handshake_with(ctx: &Context, target: &PeerInfo, auth: &dyn ConnectAuth) -> Talk {
+    let local = Local { kind: ctx.config.kind, peer_addr: target.addr, limits: ProtoLimits::default() };
+    let auth = auth.connector(target.kind);
+    if target.addr.kind == AddrKind::Legacy {
+        return v1::Handshake::client(local, target.kind, auth).into();
+    }
+    let handshake = Handshake::client(local, auth);
+    match &ctx.config.compression {
+        Some(compression) if target.kind == EntityType::OSD => {
+            handshake.compressing(compression.clone()).into()
+        }
+        _ => handshake.into(),
+    }
+}
+
+/// Announces this side and the session that it opens or resumes.
 fn present(
     ctx: &Context,
     conn: &Connection,
     our_addr: EntityAddr,
     global_seq: u64,
     dialog: &mut Dialog,
+) -> Result<(), Error> {
+    match &mut dialog.handshake {
+        Talk::V2(handshake) => present_v2(ctx, conn, our_addr, global_seq, handshake),
+        Talk::V1(handshake) => {
+            let (connect_seq, in_seq) = match conn.is_lossless() {
+                true => (conn.session().numbers.connect_seq, conn.in_seq.load(Ordering::Relaxed)),
+                false => (0, 0),
+            };
+            Ok(handshake.connect(v1::Connect {
+                addr: our_v1_addr(ctx, our_addr),
+                num: ctx.num.load(Ordering::Relaxed),
+                features: ctx.config.features,
+                required_features: conn.policy().features_required,
+                global_seq,
+                connect_seq,
+                lossy: !conn.is_lossless(),
+                in_seq,
+            })?)
+        }
+    }
+}
+
+/// Sends the ident.
+fn present_v2(
+    ctx: &Context,
+    conn: &Connection,
+    our_addr: EntityAddr,
+    global_seq: u64,
+    handshake: &mut Handshake,
 ) -> Result<(), Error> {
     let addrs = our_addrs(ctx, our_addr);
     let mut session = conn.session();
@@ -301,7 +344,7 @@ fn present(
     if numbers.server_cookie != 0 {
         let msg_seq = conn.in_seq.load(Ordering::Relaxed);
         let Numbers { client_cookie, server_cookie, connect_seq, .. } = numbers;
-        dialog.handshake.reconnect(Reconnect {
+        handshake.reconnect(Reconnect {
             addrs,
             client_cookie,
             server_cookie,
@@ -310,7 +353,7 @@ fn present(
             msg_seq,
         })?;
     } else {
-        dialog.handshake.identify(ClientIdent {
+        handshake.identify(ClientIdent {
             addrs,
             target_addr,
             gid: ctx.num.load(Ordering::Relaxed),
@@ -331,8 +374,17 @@ fn our_addrs(ctx: &Context, seen: EntityAddr) -> EntityAddrVec {
     if !addrs.0.is_empty() {
         return addrs.clone();
     }
+    without_port(ctx, seen).into()
+}
+
+/// Like [`our_addrs`], for a peer that speaks version 1.
+fn our_v1_addr(ctx: &Context, seen: EntityAddr) -> EntityAddr {
+    ctx.our_addr(AddrKind::Legacy).unwrap_or_else(|| without_port(ctx, seen))
+}
+
+fn without_port(ctx: &Context, seen: EntityAddr) -> EntityAddr {
     let sock = seen.sock.map(|sock| SocketAddr::new(sock.ip(), 0));
-    EntityAddr { sock, ..seen }.with_nonce(ctx.config.nonce).into()
+    EntityAddr { sock, ..seen }.with_nonce(ctx.config.nonce)
 }
 
 /// Resets the session, which the server does not know.
@@ -364,6 +416,13 @@ fn connected(ctx: &Context, conn: &Connection, target: PeerInfo, dialog: Dialog)
             let features = ctx.config.features & server.supported_features;
             (PeerInfo { num: server.gid, features, ..target }, None)
         }
+        Session::V1(opened) => {
+            let numbers = &mut conn.session().numbers;
+            numbers.connect_seq = opened.connect_seq;
+            numbers.peer_global_seq = opened.global_seq;
+            let features = ctx.config.features & opened.features;
+            (PeerInfo { features, ..target }, opened.peer_in_seq)
+        }
     };
     Ok(Opened { stream, established, peer, peer_in_seq, accepted: false })
 }
@@ -378,25 +437,27 @@ fn check_features(required: u64, supported: u64) -> Result<(), Error> {
 /// Detects that a restarted process, or another one, listens at the peer's address. Monitors' addresses
 /// have the nonce 0.
 fn check_addr(target: &EntityAddr, addrs: &EntityAddrVec) -> Result<(), Error> {
-    match addrs.msgr2() {
-        Some(addr) if addr.nonce != target.nonce => {
-            Err(Error::WrongPeer { expected_nonce: target.nonce, nonce: addr.nonce })
-        }
-        _ => Ok(()),
+    addrs.msgr2().map_or(Ok(()), |addr| check_nonce(target, addr))
+}
+
+fn check_nonce(target: &EntityAddr, addr: &EntityAddr) -> Result<(), Error> {
+    if addr.nonce == target.nonce {
+        return Ok(());
     }
+    Err(Error::WrongPeer { expected_nonce: target.nonce, nonce: addr.nonce })
 }
 
 /// Accepts the session that the peer opens or resumes.
 async fn accept_session(ctx: &Context, conn: &Connection, incoming: Incoming) -> Result<Opened, Error> {
-    let Incoming { mut dialog, request, peer, .. } = incoming;
-    let peer_in_seq = match request {
-        Request::Ident(ident) => {
+    let Incoming { mut dialog, request, peer, anew, .. } = incoming;
+    let mut peer_in_seq = match (&mut dialog.handshake, request) {
+        (Talk::V2(handshake), Request::Ident(ident)) => {
             let cookie = if conn.is_lossless() { ctx.config.network.random_u64() } else { 0 };
             let numbers = &mut conn.session().numbers;
             numbers.client_cookie = ident.cookie;
             numbers.server_cookie = cookie;
             numbers.connect_seq = 0;
-            dialog.handshake.accept(ServerIdent {
+            handshake.accept(ServerIdent {
                 addrs: ctx.addrs.read().clone(),
                 gid: ctx.num.load(Ordering::Relaxed),
                 global_seq: ctx.next_global_seq(0),
@@ -407,12 +468,27 @@ async fn accept_session(ctx: &Context, conn: &Connection, incoming: Incoming) ->
             })?;
             None
         }
-        Request::Reconnect(request) => {
-            dialog.handshake.reconnect_ok(conn.in_seq.load(Ordering::Relaxed))?;
+        (Talk::V2(handshake), Request::Reconnect(request)) => {
+            handshake.reconnect_ok(conn.in_seq.load(Ordering::Relaxed))?;
             Some(request.msg_seq)
         }
+        (Talk::V1(handshake), Request::V1(request)) => {
+            // Again, because a reset of the session has forgotten it.
+            conn.session().numbers.count_v1(&request);
+            if anew {
+                conn.in_seq.store(0, Ordering::Relaxed);
+            }
+            let in_seq = if conn.is_lossless() { conn.in_seq.load(Ordering::Relaxed) } else { 0 };
+            handshake.accept(v1::Accept { lossy: !conn.is_lossless(), in_seq, fresh: anew })?;
+            None
+        }
+        // A request has the version of its handshake.
+        (Talk::V2(_), Request::V1(_)) | (Talk::V1(_), _) => None,
     };
     while !matches!(dialog.next().await?, Event::Established) {}
     let (stream, established) = dialog.finish();
+    if let Session::V1(opened) = &established.session {
+        peer_in_seq = opened.peer_in_seq;
+    }
     Ok(Opened { stream, established, peer, peer_in_seq, accepted: true })
 }

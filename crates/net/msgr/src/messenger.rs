@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use loligo_wire::{EntityAddr, EntityAddrVec, EntityType};
+use loligo_wire::{AddrKind, EntityAddr, EntityAddrVec, EntityType};
 use tokio::time::Instant;
 
 use crate::accept::listen;
@@ -37,15 +37,30 @@ impl Messenger {
     /// Listens at an address (port 0: any free one) and adds it to this messenger's addresses. Returns
     /// the bound address. May be called several times.
     pub async fn bind(&self, addr: SocketAddr, auth: Arc<dyn AcceptAuth>) -> io::Result<SocketAddr> {
+        self.bind_for(AddrKind::Msgr2, addr, auth).await
+    }
+
+    /// Like [`bind`](Self::bind), for peers that speak version 1 of the messenger's protocol.
+    pub async fn bind_v1(&self, addr: SocketAddr, auth: Arc<dyn AcceptAuth>) -> io::Result<SocketAddr> {
+        self.bind_for(AddrKind::Legacy, addr, auth).await
+    }
+
+    async fn bind_for(
+        &self,
+        speaks: AddrKind,
+        addr: SocketAddr,
+        auth: Arc<dyn AcceptAuth>,
+    ) -> io::Result<SocketAddr> {
         let listener = self.ctx.config.network.bind(addr).await?;
         let bound = listener.local_addr()?;
-        let entity = EntityAddr::msgr2(bound).with_nonce(self.ctx.config.nonce);
+        let entity = EntityAddr { kind: speaks, nonce: self.ctx.config.nonce, sock: Some(bound) };
         self.ctx.addrs.write().0.push(entity);
-        self.ctx.spawn(listen(Arc::clone(&self.ctx), listener, auth));
+        self.ctx.spawn(listen(Arc::clone(&self.ctx), listener, speaks, auth));
         Ok(bound)
     }
 
-    /// Opens a connection and returns at once; may be called from any thread. Messages sent before the
+    /// Opens a connection, by the version of the protocol that the kind of the address names (msgr2 unless
+    /// it is [`AddrKind::Legacy`]), and returns at once; may be called from any thread. Messages sent before the
     /// connection is open wait in the out-queue.
     ///
     /// With a lossless policy, an existing connection to this address is returned instead. After

@@ -168,6 +168,12 @@ pub trait ServerAuth: Send {
     /// Answers the client's first request (AUTH_REQUEST).
     fn request(&mut self, peer: EntityType, method: AuthMethod, modes: &[u32], payload: &[u8]) -> ServerStep;
 
+    /// Returns the global id that the client will have if it proves its identity, for messengers that tell it
+    /// together with the challenge; 0 if it is not known.
+    fn reserve_global_id(&mut self) -> GlobalId {
+        GlobalId(0)
+    }
+
     /// Answers the client's reply to [`ServerStep::More`].
     fn more(&mut self, payload: &[u8]) -> ServerStep;
 }

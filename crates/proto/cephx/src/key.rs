@@ -24,14 +24,14 @@ use crate::random;
 const TYPE_AES: u16 = 1;
 /// `CEPH_CRYPTO_AES256KRB5`.
 const TYPE_AES256K: u16 = 2;
-const AES_SECRET_LEN: usize = 16;
+pub(crate) const AES_SECRET_LEN: usize = 16;
 /// The protocol fixes the initialization vector (`CEPH_AES_IV`); messages differ by the random
 /// challenges, nonces and keys inside.
-const IV: &[u8; 16] = b"cephsageyudagreg";
+pub(crate) const IV: &[u8; 16] = b"cephsageyudagreg";
 /// Every plaintext starts with a version byte and this number (`AUTH_ENC_MAGIC`), by which a wrong key
 /// is detected.
-const MAGIC: u64 = 0xff00_9cad_8826_aa55;
-const ENVELOPE_VERSION: u8 = 1;
+pub(crate) const MAGIC: u64 = 0xff00_9cad_8826_aa55;
+pub(crate) const ENVELOPE_VERSION: u8 = 1;
 
 type CbcEncryptor = cbc::Encryptor<Aes128>;
 type CbcDecryptor = cbc::Decryptor<Aes128>;

@@ -4,6 +4,7 @@
 //! - [`client`]: the client's side of cephx and `none`, with tickets and their renewal.
 //! - [`server`]: the side of the monitors and the services.
 //! - [`keyring`] and [`key`]: keys, their owners, and the text of keyrings.
+//! - [`signature`]: the signatures of messages in the messenger of version 1.
 //! - [`ini`]: the lines of ceph.conf and of keyrings.
 //!
 //! This crate opens no socket and no file (the crate `conf` opens files). A server's session keys have
@@ -26,6 +27,7 @@ pub mod key;
 pub mod keyring;
 mod random;
 pub mod server;
+pub mod signature;
 mod wire;
 
 /// Length in bytes of the connection secret, from which secure mode takes its keys and nonces.

@@ -31,8 +31,22 @@ pub enum ProtoError {
 pub enum Unsupported {
     /// The first bytes are not msgr2's banner: the peer is the old messenger (whose banner starts with
     /// `ceph v027`) or not Ceph at all.
-    #[error("it does not speak msgr2, its first bytes are {0:02x?}")]
+    #[error("it does not speak msgr2, {}", other_banner(.0))]
     Banner([u8; 8]),
+    /// The first bytes are not the banner of version 1: the peer is msgr2 or not Ceph at all.
+    #[error("it does not speak the messenger of version 1, {}", other_banner(.0))]
+    OldBanner([u8; 8]),
+    /// The server speaks another version of the protocol between clients and daemons of its kind.
+    #[error("it wants version {theirs} of its protocol, not {ours}")]
+    Protocol {
+        /// The server's version.
+        theirs: u32,
+        /// The version for the kind of daemon that the server should be.
+        ours: u32,
+    },
+    /// The session key is not of type `aes`, and the peer wants messages signed with it.
+    #[error("it wants messages signed with a key of another type than 'aes'; use msgr2 (v2:) addresses")]
+    SigningKey,
     /// The peer does not support msgr2.1, as every release from 15.2.2 on does.
     #[error("it does not speak msgr2.1 (its msgr2 features are {supported:#x})")]
     Revision {
@@ -57,6 +71,15 @@ pub enum Unsupported {
     /// The peer chose a connection mode that is unknown or was not offered.
     #[error("it chose the connection mode {0}")]
     Mode(u32),
+}
+
+/// Describes the first bytes of a peer that speaks another protocol.
+fn other_banner(first: &[u8; 8]) -> String {
+    match first {
+        b"ceph v02" => "but the one before it (v1): give its address as v1:HOST:PORT".to_owned(),
+        b"ceph v2\n" => "but msgr2 (v2): give its address as v2:HOST:PORT".to_owned(),
+        other => format!("its first bytes are {other:02x?}"),
+    }
 }
 
 /// A violation of the protocol.
@@ -141,6 +164,41 @@ pub enum Misbehaviour {
     /// the peer has another key.
     #[error("its signature of the handshake is wrong")]
     Signature,
+    /// A part of a version 1 handshake or message cannot be decoded.
+    #[error("{what}: {source}")]
+    Part {
+        /// The part.
+        what: &'static str,
+        /// The decoding error.
+        source: DecodeError,
+    },
+    /// A part of a version 1 handshake or message is longer than accepted.
+    #[error("{what} of {len} bytes, at most {max} are accepted")]
+    PartTooLong {
+        /// The part.
+        what: &'static str,
+        /// The length that the peer claims.
+        len: u32,
+        /// The bound.
+        max: u32,
+    },
+    /// The byte in front of a version 1 message or answer is unknown, or not allowed at this place.
+    #[error("tag {0} of version 1 at a wrong place")]
+    OldTag(u8),
+    /// The sender of a version 1 message did not complete it.
+    #[error("message {seq} ends with the flags {flags:#04x}: its sender has not completed it")]
+    NotComplete {
+        /// The message's sequence number.
+        seq: u64,
+        /// The footer's flags.
+        flags: u8,
+    },
+    /// The signature of a version 1 message is wrong.
+    #[error("the signature of message {seq} is wrong")]
+    MessageSignature {
+        /// The message's sequence number.
+        seq: u64,
+    },
     /// The peer prolongs the authentication beyond the bound.
     #[error("the authentication takes more than {max} bytes")]
     HandshakeTooLong {

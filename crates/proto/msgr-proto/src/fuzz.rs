@@ -8,10 +8,10 @@ use loligo_wire::{EntityAddr, EntityName, EntityType, Errno, GlobalId};
 
 use crate::compression::compress;
 use crate::crypto::GcmPair;
+use crate::frame::{Opener, Sealer};
 use crate::method::Method;
 use crate::{
-    ClientIdent, Event, Frame, Handshake, Limits, Local, Opener, OutBuf, ProtoError, Reconnect, Sealer,
-    ServerIdent, Tag,
+    ClientIdent, Event, Frame, Handshake, Limits, Local, OutBuf, ProtoError, Reconnect, ServerIdent, Tag, v1,
 };
 
 /// Reads an open session in crc mode. `data`: one byte with the length of the pieces in which the rest
@@ -22,7 +22,7 @@ pub fn frames(data: &[u8]) {
     opener.establish(Limits::default());
     for piece in pieces(stream, *piece_len) {
         opener.spare().extend_from_slice(piece);
-        if drain(&mut opener).is_err() {
+        if drain(|| opener.next()).is_err() {
             return;
         }
     }
@@ -50,7 +50,7 @@ pub fn secure_frames(data: &[u8]) {
             return;
         }
         opener.spare().extend_from_slice(&out.take());
-        if drain(&mut opener).is_err() {
+        if drain(|| opener.next()).is_err() {
             return;
         }
     }
@@ -81,7 +81,7 @@ pub fn compressed_frames(data: &[u8]) {
             return;
         }
         opener.spare().extend_from_slice(&out.take());
-        if drain(&mut opener).is_err() {
+        if drain(|| opener.next()).is_err() {
             return;
         }
     }
@@ -114,7 +114,59 @@ pub fn handshake(data: &[u8]) {
         }
     }
     if let Ok(mut end) = hs.into_established() {
-        let _ = drain(&mut end.opener);
+        let _ = drain(|| end.opener.next());
+    }
+}
+
+/// Performs a handshake of version 1. `data`: bit 0 of the first byte selects the server's side, bit 1 a
+/// monitor (else an OSD), and the other bits where in the list of commands to begin; the rest is as in
+/// [`frames`]. What follows the handshake is read as messages.
+pub fn v1_handshake(data: &[u8]) {
+    let [flags, piece_len, stream @ ..] = data else { return };
+    let server = if flags & 2 == 0 { EntityType::OSD } else { EntityType::MON };
+    let addr = EntityAddr::legacy(([127, 0, 0, 1], 1).into());
+    let local = |kind| Local { kind, peer_addr: addr, limits: Limits::default() };
+    let auth = Trusting(ConMode::Crc);
+    let features = loligo_wire::features::SUPPORTED;
+    let mut hs = match flags & 1 {
+        0 => v1::Handshake::client(local(EntityType::CLIENT), server, Box::new(auth)),
+        _ => {
+            let offer = v1::Offer { addr, features, num: 0, global_seq: 1 };
+            v1::Handshake::server(local(server), offer, Box::new(auth))
+        }
+    };
+    let mut choices = (flags >> 2)..;
+    for piece in pieces(stream, *piece_len) {
+        hs.spare().extend_from_slice(piece);
+        let mut result = hs.receive();
+        while let Some(event) = hs.poll_event() {
+            result = result.and_then(|()| v1_command(&mut hs, &event, choices.next().unwrap_or(0)));
+        }
+        while hs.poll_transmit().is_some() {}
+        if result.is_err() {
+            return;
+        }
+    }
+    if let Ok(mut end) = hs.into_established() {
+        let _ = drain(|| end.opener.next());
+    }
+}
+
+/// Issues one of the commands that the event allows, selected by `choice`.
+fn v1_command(hs: &mut v1::Handshake, event: &Event, choice: u8) -> Result<(), ProtoError> {
+    match event {
+        Event::Introduced { .. } | Event::Retry { .. } | Event::RetryGlobal { .. } | Event::Reset { .. } => {
+            let features = loligo_wire::features::SUPPORTED;
+            hs.connect(v1::Connect { features, ..v1::Connect::default() })
+        }
+        Event::Connect(_) => match choice % 6 {
+            0 | 1 => hs.accept(v1::Accept { fresh: choice.is_multiple_of(4), ..v1::Accept::default() }),
+            2 => hs.retry(u64::from(choice)),
+            3 => hs.retry_global(1),
+            4 => hs.reset(),
+            _ => hs.wait(),
+        },
+        _ => Ok(()),
     }
 }
 
@@ -123,8 +175,8 @@ fn pieces(stream: &[u8], len: u8) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Opens all frames; seals messages again and checks that the result opens to the same message.
-fn drain(opener: &mut Opener) -> Result<(), ProtoError> {
-    while let Some(frame) = opener.next()? {
+fn drain(mut next: impl FnMut() -> Result<Option<Frame>, ProtoError>) -> Result<(), ProtoError> {
+    while let Some(frame) = next()? {
         let Frame::Message(msg) = frame else { continue };
         let (mut sealer, mut again) = (Sealer::plain(), Opener::plain());
         again.establish(Limits::default());

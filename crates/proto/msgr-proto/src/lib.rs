@@ -1,4 +1,4 @@
-//! msgr2 sessions and frames, without I/O.
+//! Sessions and frames of Ceph's messengers, without I/O: msgr2, and in [`v1`] the one before it.
 //!
 //! A connection has two phases, each with its own type:
 //!
@@ -13,8 +13,8 @@
 //! writing task and the reading task need no lock between them.
 //!
 //! The crate owns no socket, no clock and no queue. It does not number, acknowledge, store or repeat
-//! messages: the messenger does, because that outlives a connection. It supports neither the old
-//! messenger's protocol nor msgr2.0. Frames are [compressed](Compression) if both sides are configured
+//! messages: the messenger does, because that outlives a connection. It does not support msgr2.0. A
+//! [`v1::Handshake`] has the same events and ends in the same [`Established`]. Frames are [compressed](Compression) if both sides are configured
 //! to do so.
 //!
 //! Input from a peer never causes a panic, and a length that is only claimed never causes an allocation:
@@ -34,17 +34,21 @@ mod error;
 mod frame;
 #[cfg(feature = "fuzzing")]
 pub mod fuzz;
+mod halves;
 mod handshake;
 mod inflate;
 mod limits;
 mod method;
 mod out;
+mod read_len;
 mod session;
 mod tag;
+pub mod v1;
 
 pub use compression::Compression;
 pub use error::{CryptoError, Misbehaviour, Misuse, ProtoError, Unsupported};
-pub use frame::{Frame, Opener, Sealer};
+pub use frame::Frame;
+pub use halves::{Opener, Sealer};
 pub use handshake::{Event, Handshake, Local};
 pub use limits::Limits;
 pub use method::Method;

@@ -5,7 +5,7 @@ use loligo_wire::{
     Decode, DecodeError, Encode, EntityAddr, EntityAddrVec, EntityType, GlobalId, Reader, Writer,
 };
 
-use crate::{Opener, OutBuf, Sealer};
+use crate::{Opener, OutBuf, Sealer, v1};
 
 /// Flag in an ident: the side gives the session up together with its connection
 /// (`CEPH_MSG_CONNECT_LOSSY`).
@@ -171,6 +171,8 @@ pub enum Session {
         /// The newest message that the server has received.
         server_in_seq: u64,
     },
+    /// A session of the messenger of version 1.
+    V1(v1::Opened),
 }
 
 /// Facts about the peer that are known at the end of the handshake, in addition to the idents.
@@ -180,11 +182,12 @@ pub struct PeerInfo {
     pub kind: EntityType,
     /// On a server: the client's identity and capabilities. `None` on a client.
     pub identity: Option<Identity>,
-    /// The client's global id, assigned by the authentication (on both sides).
+    /// The client's global id, assigned by the authentication (on both sides). 0 on a client of version 1,
+    /// unless the peer is a monitor: other servers do not mention it.
     pub global_id: GlobalId,
     /// This side's address as the peer sees it.
     pub our_addr: EntityAddr,
-    /// The protection of frames.
+    /// The protection of frames. Version 1 has no encryption.
     pub mode: ConMode,
 }
 
@@ -206,4 +209,9 @@ pub struct Established {
     pub peer: PeerInfo,
     /// How the session was established.
     pub session: Session,
+    /// Messages of the session that the handshake has sent and received: those by which a client of version
+    /// 1 authenticates to a monitor. Later messages are numbered from here.
+    pub sent: u64,
+    /// See `sent`.
+    pub received: u64,
 }

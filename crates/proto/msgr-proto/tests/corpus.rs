@@ -74,6 +74,11 @@ fn handshake() {
     replay("handshake", fuzz::handshake);
 }
 
+#[test]
+fn v1_handshake() {
+    replay("v1_handshake", fuzz::v1_handshake);
+}
+
 proptest! {
     #[test]
     fn random_bytes(data: Vec<u8>) {
@@ -81,6 +86,7 @@ proptest! {
         fuzz::secure_frames(&data);
         fuzz::compressed_frames(&data);
         fuzz::handshake(&data);
+        fuzz::v1_handshake(&data);
     }
 }
 

@@ -54,6 +54,10 @@ pub fn names(bits: u64) -> String {
     named.collect::<Vec<_>>().join(", ")
 }
 
+/// In the messenger of version 1 both sides say, when a session opens, what they have received of it.
+pub const RECONNECT_SEQ: u64 = 1 << 6;
+/// Messages of the messenger of version 1 are signed.
+pub const MSG_AUTH: u64 = 1 << 23;
 /// Objects are addressed by pool, namespace and key.
 pub const OBJECTLOCATOR: u64 = 1 << 8;
 /// 64-bit placement group ids.

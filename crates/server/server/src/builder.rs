@@ -28,6 +28,8 @@ impl Server {
         Builder {
             data_dir: None,
             mon_addr: SocketAddr::from(([127, 0, 0, 1], 0)),
+            mon_addr_v1: None,
+            announces_v1_alone: false,
             pools: Vec::new(),
             pg_num: 0,
             auth: Auth::Cephx,
@@ -68,6 +70,8 @@ pub(crate) type MakeDaemon = Arc<dyn Fn(&Surroundings) -> Arc<dyn Daemon> + Send
 pub struct Builder {
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) mon_addr: SocketAddr,
+    pub(crate) mon_addr_v1: Option<SocketAddr>,
+    pub(crate) announces_v1_alone: bool,
     pub(crate) pools: Vec<String>,
     pub(crate) pg_num: u32,
     pub(crate) auth: Auth,
@@ -103,6 +107,19 @@ impl Builder {
     /// own port is 3300.
     pub fn mon_addr(self, addr: SocketAddr) -> Self {
         Self { mon_addr: addr, ..self }
+    }
+
+    /// Serves clients that speak version 1 of the messenger's protocol too, such as kernels by default: the
+    /// monitor at this address (Ceph's own port is 6789), the other daemons at any free port of the
+    /// monitor's host. By default only msgr2 is served.
+    pub fn mon_addr_v1(self, addr: SocketAddr) -> Self {
+        Self { mon_addr_v1: Some(addr), ..self }
+    }
+
+    /// Tells clients nothing of msgr2, so that they all use version 1. For tests.
+    #[doc(hidden)]
+    pub fn announces_v1_alone(self) -> Self {
+        Self { announces_v1_alone: true, ..self }
     }
 
     /// A pool to create if it does not exist. Can be called several times.

@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::daemon::{Daemon, Introduction, Listening, Surroundings};
 use crate::daemons::{Mgr, Mon, OsdDaemon};
-use crate::dir::DataDir;
+use crate::dir::{DataDir, mon_host};
 use crate::host::{host_name, random_uuid};
 use crate::listen::{Doors, OpenDoor};
 use crate::objects::{Disk, MEMORY_BYTES, open_store, store_stopped};
@@ -66,6 +66,12 @@ impl Facts {
     /// The address at which the monitor listens, which is the last in the list.
     pub(crate) fn mon_addr(&self) -> SocketAddr {
         self.addrs(EntityType::MON).last().unwrap_or_else(|| unreachable!("every cluster has a monitor"))
+    }
+
+    /// The addresses that clients of the monitor connect to.
+    fn mon_addrs(&self) -> &EntityAddrVec {
+        let mon = self.daemons.iter().rfind(|daemon| daemon.name.kind == EntityType::MON);
+        &mon.unwrap_or_else(|| unreachable!("every cluster has a monitor")).addrs
     }
 }
 
@@ -352,7 +358,7 @@ fn register_settings(admin: &Admin, facts: &Facts, builder: &Builder, on_disk: b
     };
     let settings = [
         ("fsid", facts.fsid.to_string()),
-        ("mon_host", format!("[v2:{}]", facts.mon_addr())),
+        ("mon_host", mon_host(facts.mon_addrs())),
         ("auth_cluster_required", method.to_owned()),
         ("auth_service_required", method.to_owned()),
         ("auth_client_required", method.to_owned()),

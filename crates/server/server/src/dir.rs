@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use loligo_cephx::keyring::Keyring;
 use loligo_mon::StateFile;
-use loligo_wire::{EntityAddrVec, EntityName, Uuid};
+use loligo_wire::{AddrKind, EntityAddr, EntityAddrVec, EntityName, Uuid};
 use rustix::process::geteuid;
 
 use crate::files::{no_follow, write_new};
@@ -105,7 +105,6 @@ impl DataDir {
 
     /// Writes the configuration file for clients.
     pub(crate) fn write_conf(&self, fsid: Uuid, mon: &EntityAddrVec, auth: Auth) -> Result<(), StartError> {
-        let addrs: Vec<_> = mon.0.iter().filter_map(|addr| Some(format!("v2:{}", addr.sock?))).collect();
         let method = match auth {
             Auth::Cephx => "cephx",
             Auth::None => "none",
@@ -114,7 +113,7 @@ impl DataDir {
             "# Written by the server whenever it starts.\n\
              [global]\n\
              fsid = {fsid}\n\
-             mon host = [{}]\n\
+             mon host = {}\n\
              auth cluster required = {method}\n\
              auth service required = {method}\n\
              auth client required = {method}\n\
@@ -124,7 +123,7 @@ impl DataDir {
              admin socket = {asok}\n\
              [osd]\n\
              admin socket = {asok}\n",
-            addrs.join(","),
+            mon_host(mon),
             self.keyring().display(),
             asok = self.admin_socket().display(),
         );
@@ -144,6 +143,17 @@ impl DataDir {
         ring.insert(admin, entry.clone());
         Ok(loligo_conf::write_keyring(&ring, &self.keyring())?)
     }
+}
+
+/// The addresses of a monitor as `mon host` names them.
+pub(crate) fn mon_host(addrs: &EntityAddrVec) -> String {
+    let word = |addr: &EntityAddr| match addr.kind {
+        AddrKind::Legacy => "v1",
+        _ => "v2",
+    };
+    let words: Vec<_> =
+        addrs.0.iter().filter_map(|addr| Some(format!("{}:{}", word(addr), addr.sock?))).collect();
+    format!("[{}]", words.join(","))
 }
 
 impl Drop for DataDir {

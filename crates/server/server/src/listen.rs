@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use loligo_admin::Admin;
 use loligo_msgr::{Admission, Config, Log, Messenger};
-use loligo_wire::{EntityAddr, EntityName};
+use loligo_wire::{EntityAddr, EntityAddrVec, EntityName, EntityType};
 
 use crate::builder::Announce;
 use crate::daemon::{Daemon, Introduction, Listening};
@@ -15,6 +15,10 @@ use crate::{Builder, StartError};
 /// Opens the listening ports of a server.
 pub(crate) struct Doors {
     host: IpAddr,
+    /// Where the monitor listens for version 1, if that is served.
+    mon_addr_v1: Option<SocketAddr>,
+    /// The addresses of msgr2 are kept from clients.
+    announces_v1_alone: bool,
     log: Log,
     announce: Option<Announce>,
     admission: Arc<Admission>,
@@ -40,6 +44,8 @@ impl Doors {
     pub(crate) fn new(builder: &Builder) -> Self {
         Self {
             host: builder.mon_addr.ip(),
+            mon_addr_v1: builder.mon_addr_v1,
+            announces_v1_alone: builder.announces_v1_alone,
             log: Arc::clone(&builder.log),
             announce: builder.announce.clone(),
             admission: builder.admission.map_or_else(Admission::of_process, Admission::new),
@@ -55,7 +61,7 @@ impl Doors {
         Ok(open)
     }
 
-    /// Listens at the address that the daemon gives. If the daemon leaves the port open, the port of its
+    /// Listens at the address that the daemon gives, and at a second one for version 1 if that is served. If the daemon leaves the port open, the port of its
     /// last run is tried first; if that fails, any free port is used.
     pub(crate) async fn open(&self, daemon: &dyn Daemon) -> Result<OpenDoor, StartError> {
         let (name, listens) = (daemon.name(), daemon.listens());
@@ -66,7 +72,6 @@ impl Doors {
         config.compression = daemon.compression();
         config.log = Arc::clone(&self.log);
         config.admission = Arc::clone(&self.admission);
-        let nonce = config.nonce;
         let (messenger, auth) = (Messenger::new(config, daemon.dispatcher()), daemon.auth());
         let addr = listens.at.unwrap_or(SocketAddr::new(self.host, 0));
         let known = listens.last.filter(|last| addr.port() == 0 && last.ip() == addr.ip());
@@ -75,9 +80,23 @@ impl Doors {
             bound => bound,
         };
         let bound = bound.map_err(|source| StartError::Listen { addr, source })?;
+        if let Some(mon_addr) = self.mon_addr_v1 {
+            let is_mon = name.kind == EntityType::MON;
+            let addr = if is_mon { mon_addr } else { SocketAddr::new(self.host, 0) };
+            let bound = messenger.bind_v1(addr, daemon.auth()).await;
+            bound.map_err(|source| StartError::Listen { addr, source })?;
+        }
+        if self.announces_v1_alone {
+            messenger.set_addrs(
+                messenger.addrs().legacy().copied().map_or_else(EntityAddrVec::default, Into::into),
+            );
+        }
         if let Some(announce) = &self.announce {
-            let told = EntityAddr::msgr2(announce(name.kind, bound)).with_nonce(nonce);
-            messenger.set_addrs(told.into());
+            let told = |addr: EntityAddr| EntityAddr {
+                sock: addr.sock.map(|sock| announce(name.kind, sock)),
+                ..addr
+            };
+            messenger.set_addrs(EntityAddrVec(messenger.addrs().0.into_iter().map(told).collect()));
         }
         let introduction = daemon.introduce(messenger.addrs());
         Ok(OpenDoor { name, addr: bound, messenger, admin: daemon.admin(), introduction })

@@ -75,7 +75,7 @@ impl Keeper {
         if state.closed {
             return (Step::End, None);
         }
-        let active = state.map.active_addrs.msgr2().copied().filter(|_| state.map.available);
+        let active = state.map.active_addrs.to_dial().copied().filter(|_| state.map.available);
         let stays = |session: &mut Session| !session.lost && Some(session.addr) == active;
         let unused = state.session.take_if(|session| !stays(session));
         let step = match (&state.session, active) {

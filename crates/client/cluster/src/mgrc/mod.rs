@@ -291,7 +291,7 @@ impl MgrClient {
 impl State {
     /// Returns the reason a command waits for.
     fn reason(&self, waiting: &Waiting) -> Reason {
-        let active = self.map.active_addrs.msgr2().copied().filter(|_| self.map.available);
+        let active = self.map.active_addrs.to_dial().copied().filter(|_| self.map.available);
         let name = || self.map.active_name.clone();
         let wanted = match &waiting.to {
             ToMgr::Itself(Some(wanted)) if *wanted != self.map.active_name => Some(wanted.clone()),

@@ -127,16 +127,22 @@ impl Hunt {
         deadline: Instant,
     ) -> Result<Option<Arc<Connection>>, Verdict> {
         let began = Instant::now();
-        let mut heard = false;
+        let mut heard = Vec::with_capacity(tried.len());
         let is_ours = |conn: &Arc<Connection>| tried.iter().any(|ours| ours.id() == conn.id());
         while let Ok(Some(event)) = timeout_at(deadline, self.events.recv()).await {
             match event {
                 Event::Connected(conn) if is_ours(&conn) => return Ok(Some(conn)),
                 Event::Refused(conn, why) if is_ours(&conn) => {
-                    heard = true;
                     monc.failed(format!("{}: {}", conn.peer().addr, why.text));
                     if let Some(verdict) = why.verdict {
                         return Err(verdict);
+                    }
+                    if !heard.contains(&conn.id()) {
+                        heard.push(conn.id());
+                    }
+                    // None of these is there, but perhaps one that listens for the other messenger.
+                    if heard.len() == tried.len() && self.next.has_another_group(&monc.groups()) {
+                        return Ok(None);
                     }
                 }
                 Event::Lost(conn) if is_ours(&conn) => {
@@ -146,7 +152,7 @@ impl Hunt {
                 _ => {} // of an earlier round
             }
         }
-        if let Some(conn) = tried.first().filter(|_| !heard) {
+        if let Some(conn) = tried.first().filter(|_| heard.is_empty()) {
             monc.failed(format!("{}: no answer for {} s", conn.peer().addr, began.elapsed().as_secs_f64()));
         }
         Ok(None)
@@ -194,6 +200,12 @@ impl Place {
         self.tried += count;
         (0..count).map(|i| group[begin.wrapping_add(i) % group.len()]).collect()
     }
+
+    /// Whether all monitors of this round's group were tried, and another group follows before the first
+    /// one's turn comes again.
+    fn has_another_group(&self, groups: &[Vec<EntityAddr>]) -> bool {
+        self.group + 1 < groups.len() && groups.get(self.group).is_some_and(|group| self.tried >= group.len())
+    }
 }
 
 #[cfg(test)]
@@ -221,6 +233,17 @@ mod tests {
         assert_eq!(ports(&place.choose(&groups)), [6]);
         assert_eq!(place.choose(&groups).len(), 3, "from the beginning");
         assert_eq!(place.group, 0);
+    }
+
+    #[test]
+    fn another_group_follows_until_the_last_one() {
+        let groups = [group(1..6), group(6..7)];
+        let mut place = Place { group: 0, begin: 0, tried: 0 };
+        let mut follows = || {
+            place.choose(&groups);
+            place.has_another_group(&groups)
+        };
+        assert_eq!([follows(), follows(), follows(), follows()], [false, true, false, false]);
     }
 
     #[test]

@@ -265,7 +265,7 @@ impl MonClient {
         let Ok(map) = map else { return };
         let mut groups: BTreeMap<u16, Vec<EntityAddr>> = BTreeMap::new();
         for mon in map.mons.values() {
-            let addr = mon.public_addrs.msgr2().copied();
+            let addr = mon.public_addrs.to_dial().copied();
             groups.entry(mon.priority).or_default().extend(addr);
         }
         groups.retain(|_, group| !group.is_empty());

@@ -133,12 +133,12 @@ impl MapView {
 
     /// Returns the address of an OSD.
     pub(super) fn addr_of(&self, osd: OsdId) -> Option<EntityAddr> {
-        self.map().client_addrs(osd)?.msgr2().copied()
+        self.map().client_addrs(osd)?.to_dial().copied()
     }
 
     /// Returns `true` if an OSD has an address.
     fn listens(&self, osd: OsdId) -> bool {
-        self.map().client_addrs(osd).is_some_and(|addrs| addrs.msgr2().is_some())
+        self.map().client_addrs(osd).is_some_and(|addrs| addrs.to_dial().is_some())
     }
 
     /// Returns one of the OSDs that store a placement group: the nearest, or each in turn. Costs a CRUSH
@@ -202,7 +202,7 @@ impl MapView {
 
     /// Returns `true` if an OSD is up at this address.
     pub(super) fn serves(&self, osd: OsdId, addr: EntityAddr) -> bool {
-        self.map().client_addrs(osd).and_then(|addrs| addrs.msgr2()) == Some(&addr)
+        self.map().client_addrs(osd).and_then(|addrs| addrs.to_dial()) == Some(&addr)
     }
 
     /// Returns `true` if a placement group's interval continues from `old` to this map. If not, its OSDs

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use loligo_msgr_proto::{ClientIdent, Reconnect};
+use loligo_msgr_proto::{ClientIdent, Reconnect, v1};
 
 use super::{Connection, PeerInfo};
 use crate::Policy;
@@ -15,6 +15,8 @@ pub(crate) struct Incoming {
     pub(crate) peer: PeerInfo,
     /// The existing session must be reset.
     pub(crate) fresh: bool,
+    /// Version 1: the peer has forgotten the existing session, and counts its messages from 1 again.
+    pub(crate) anew: bool,
     /// The lossy session that this one replaces. Messages that the peer repeats must not overtake those
     /// it sent on the former session.
     pub(crate) former: Option<Arc<Connection>>,
@@ -24,6 +26,8 @@ pub(crate) struct Incoming {
 pub(crate) enum Request {
     Ident(ClientIdent),
     Reconnect(Reconnect),
+    /// Version 1 has one request for both.
+    V1(v1::Request),
 }
 
 /// The answer to a peer that opens or resumes a session this side has state for.
@@ -45,12 +49,20 @@ pub(crate) enum Verdict {
     Stale,
 }
 
+impl Incoming {
+    pub(crate) fn new(dialog: Dialog, request: Request, peer: PeerInfo) -> Self {
+        Self { dialog, request, peer, fresh: false, anew: false, former: None }
+    }
+}
+
 impl Request {
     /// The verdict if there is no connection that the request could refer to.
     pub(crate) fn unknown(&self, policy: &Policy) -> Verdict {
         match self {
             Self::Ident(_) => Verdict::Replace,
             Self::Reconnect(_) => Verdict::Reset { full: policy.resetcheck },
+            Self::V1(request) if request.connect_seq > 0 && !policy.lossy => Verdict::Reset { full: true },
+            Self::V1(_) => Verdict::Replace,
         }
     }
 }

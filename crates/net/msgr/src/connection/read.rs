@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use loligo_lockstat::blocking_point;
 use loligo_logring::log;
 use loligo_msgr_proto::{Frame, Opener};
+use loligo_wire::AddrKind;
 use loligo_wire::message::Msg;
 
 use super::Connection;
@@ -32,6 +33,9 @@ struct Arrivals {
     msgs: Vec<Msg>,
     /// The newest acknowledgement, or 0.
     acked: u64,
+    /// Whether messages are acknowledged: in lossless sessions, and always in version 1, in which peers may
+    /// keep what they have sent until then.
+    acks: bool,
     control: Control,
 }
 
@@ -43,7 +47,8 @@ impl Connection {
         socket: &Socket,
         mut opener: Opener,
     ) -> Error {
-        let mut arrivals = Arrivals::default();
+        let is_v1 = self.peer().addr.kind == AddrKind::Legacy;
+        let mut arrivals = Arrivals { acks: self.is_lossless() || is_v1, ..Arrivals::default() };
         opener.allow(FREE_BYTES);
         let mut grant = ctx.config.admission.begun.grant();
         loop {
@@ -76,20 +81,25 @@ impl Connection {
             match frame {
                 Frame::Message(msg) => {
                     arrivals.acked = arrivals.acked.max(msg.header.ack_seq);
-                    if !self.is_lossless() || self.is_new(ctx, &msg) {
-                        arrivals.msgs.push(msg);
+                    if self.is_lossless() && !self.is_new(ctx, &msg) {
+                        continue;
                     }
+                    if arrivals.acks {
+                        self.in_seq.store(msg.header.seq, Ordering::Relaxed);
+                    }
+                    arrivals.msgs.push(msg);
                 }
                 Frame::Ack { seq } => arrivals.acked = arrivals.acked.max(seq),
                 Frame::Keepalive2(theirs) => arrivals.control.keepalive_ack = Some(theirs),
                 Frame::Keepalive2Ack(_) => {}
+                Frame::Close => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
             }
         }
         Ok(())
     }
 
     /// Whether a message of a lossless session is new, and not a repetition of one received on an
-    /// earlier socket. A new message counts as received from now on.
+    /// earlier socket.
     fn is_new(&self, ctx: &Context, msg: &Msg) -> bool {
         let newest = self.in_seq.load(Ordering::Relaxed);
         let seq = msg.header.seq;
@@ -99,19 +109,16 @@ impl Connection {
         if seq != newest + 1 {
             ctx.log(Level::Error, format_args!("{self:?}: message {seq} follows message {newest}"));
         }
-        self.in_seq.store(seq, Ordering::Relaxed);
         true
     }
 
     /// Delivers what has arrived. The queue is corked during the dispatch, so that replies leave together.
     async fn deliver(self: &Arc<Self>, ctx: &Context, arrivals: &mut Arrivals) {
         self.reads.fetch_add(1, Ordering::Relaxed);
-        if self.is_lossless() {
-            if arrivals.acked > 0 {
-                self.queue.acked(arrivals.acked);
-            }
-            arrivals.control.ack = !arrivals.msgs.is_empty();
+        if self.is_lossless() && arrivals.acked > 0 {
+            self.queue.acked(arrivals.acked);
         }
+        arrivals.control.ack = arrivals.acks && !arrivals.msgs.is_empty();
         let control = std::mem::take(&mut arrivals.control);
         if arrivals.msgs.is_empty() {
             if control != Control::default() {

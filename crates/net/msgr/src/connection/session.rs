@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use loligo_msgr_proto::{ClientIdent, Reconnect};
+use loligo_msgr_proto::{ClientIdent, Reconnect, v1};
 use loligo_wire::EntityAddr;
 use tokio::time::Instant;
 
@@ -101,6 +101,54 @@ impl Session {
     }
 }
 
+impl Session {
+    /// Decides about a peer that opens or resumes a session by version 1. The rules are those of
+    /// `ProtocolV1::handle_connect_message_2` in `src/msg/async/ProtocolV1.cc`.
+    pub(crate) fn judge_v1(&self, policy: &Policy, request: &v1::Request, ours: &EntityAddr) -> Verdict {
+        let known = &self.numbers;
+        if policy.lossy {
+            return Verdict::Replace;
+        }
+        if known.peer_global_seq > request.global_seq {
+            return Verdict::RetryGlobal { global_seq: known.peer_global_seq };
+        }
+        if known.has_forgotten(request) {
+            return Verdict::Adopt { fresh: policy.resetcheck };
+        }
+        if known.connect_seq > request.connect_seq {
+            return Verdict::Retry { connect_seq: known.connect_seq };
+        }
+        if known.connect_seq == request.connect_seq {
+            let has_been_open = matches!(self.state, State::Open | State::Standby);
+            if has_been_open && !(policy.resetcheck && known.connect_seq == 0) {
+                // No race: the peer has not learned that its last request was granted.
+                return Verdict::Retry { connect_seq: known.connect_seq };
+            }
+            if !has_been_open && !policy.server && addr_key(&self.peer.addr) > addr_key(ours) {
+                return Verdict::Wait;
+            }
+            return Verdict::Adopt { fresh: false };
+        }
+        if policy.resetcheck && known.connect_seq == 0 {
+            return Verdict::Reset { full: true };
+        }
+        Verdict::Adopt { fresh: false }
+    }
+}
+
+impl Numbers {
+    /// Whether a peer that connects by version 1 has forgotten the session.
+    pub(crate) fn has_forgotten(&self, request: &v1::Request) -> bool {
+        request.connect_seq == 0 && self.connect_seq > 0
+    }
+
+    /// Counts the socket that a peer opens by version 1.
+    pub(crate) fn count_v1(&mut self, request: &v1::Request) {
+        self.peer_global_seq = request.global_seq;
+        self.connect_seq = request.connect_seq + 1;
+    }
+}
+
 /// The order of addresses by which both sides agree on the winning connection.
 fn addr_key(addr: &EntityAddr) -> impl Ord {
     (addr.sock, addr.nonce)
@@ -152,6 +200,45 @@ mod tests {
             session(connecting).judge_ident(&peer, &ident(7, 9), &addr(11)),
             Verdict::Adopt { fresh: false }
         );
+    }
+
+    /// Each rule of version 1 once: for peers, for a server that keeps sessions, and for one that does not.
+    #[test]
+    fn requests_of_version_1_are_judged_by_counts_then_by_address() {
+        let request = |global_seq, connect_seq| v1::Request {
+            addr: addr(10),
+            features: 0,
+            global_seq,
+            connect_seq,
+            lossy: false,
+        };
+        let known = |state, connect_seq| {
+            let mut session = session(Numbers { connect_seq, peer_global_seq: 9, ..Numbers::default() });
+            session.state = state;
+            session
+        };
+        let (peer, server) = (Policy::lossless_peer(), Policy::stateful_server());
+        let (adopt, anew) = (Verdict::Adopt { fresh: false }, Verdict::Adopt { fresh: true });
+        use State::{Connecting, Open, Standby};
+        for (policy, state, ours, theirs, our_port, verdict) in [
+            (&peer, Open, 2, (8, 3), 9, Verdict::RetryGlobal { global_seq: 9 }),
+            (&peer, Open, 2, (9, 0), 9, adopt),
+            (&server, Open, 2, (9, 0), 9, anew),
+            (&peer, Open, 2, (9, 1), 9, Verdict::Retry { connect_seq: 2 }),
+            (&peer, Open, 2, (9, 2), 9, Verdict::Retry { connect_seq: 2 }),
+            (&peer, Standby, 2, (9, 2), 11, Verdict::Retry { connect_seq: 2 }),
+            (&server, Standby, 0, (9, 0), 9, Verdict::Adopt { fresh: false }),
+            (&peer, Connecting, 0, (9, 0), 9, Verdict::Wait),
+            (&peer, Connecting, 0, (9, 0), 11, Verdict::Adopt { fresh: false }),
+            (&server, Connecting, 2, (9, 2), 9, Verdict::Adopt { fresh: false }),
+            (&server, Connecting, 0, (9, 4), 9, Verdict::Reset { full: true }),
+            (&peer, Connecting, 0, (9, 4), 9, Verdict::Adopt { fresh: false }),
+            (&peer, Open, 2, (9, 3), 9, Verdict::Adopt { fresh: false }),
+            (&Policy::stateless_server(), Open, 2, (1, 0), 9, Verdict::Replace),
+        ] {
+            let judged = known(state, ours).judge_v1(policy, &request(theirs.0, theirs.1), &addr(our_port));
+            assert_eq!(judged, verdict, "{state:?}, ours {ours}, theirs {theirs:?}, {policy:?}");
+        }
     }
 
     #[test]

@@ -143,17 +143,16 @@ impl Connection {
         let Baton { batch, control, writer, .. } = baton;
         let Writer { sealer, out, out_seq, watched, .. } = writer;
         let ack_seq = self.in_seq.load(Ordering::Relaxed);
-        // A message's header also acknowledges.
         let control = std::mem::take(control);
-        if control.ack && batch.is_empty() {
-            sealer.ack(ack_seq, out)?;
-        }
         if control.keepalive {
             sealer.keepalive2(UTime::now(), out)?;
         }
         if let Some(theirs) = control.keepalive_ack {
             sealer.keepalive2_ack(theirs, out)?;
         }
+        // In msgr2 a message's header also acknowledges. In version 1 the acknowledgement comes last, as that
+        // of stock peers: who has it and loses the socket may rest, although answers in front of it were lost.
+        let acks_apart = control.ack && (batch.is_empty() || sealer.acks_apart());
         for item in batch.drain(..) {
             item.unpack(|mut msg, watcher| {
                 if !self.is_lossless() {
@@ -167,6 +166,9 @@ impl Connection {
                 }
                 sealed
             })?;
+        }
+        if acks_apart {
+            sealer.ack(ack_seq, out)?;
         }
         // Releases memory that only a rare backlog needs.
         batch.shrink_to(KEPT_MESSAGES);

@@ -8,7 +8,7 @@ fn through(proxy: &FaultProxy, peer: EntityAddr) -> EntityAddr {
     EntityAddr { sock: Some(proxy.addr()), ..peer }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(a_lossless_session_survives_resets_at_random_bytes);
 async fn a_lossless_session_survives_resets_at_random_bytes() {
     for seed in 1..=6 {
         let (server, addr) = Side::server(Peer::echo(), Policy::stateful_server(), |_| {}).await;
@@ -34,7 +34,7 @@ async fn a_lossless_session_survives_resets_at_random_bytes() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(peers_that_connect_to_each_other_agree_on_one_session);
 async fn peers_that_connect_to_each_other_agree_on_one_session() {
     for round in 0..10 {
         let side = || {
@@ -64,7 +64,7 @@ async fn peers_that_connect_to_each_other_agree_on_one_session() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(a_send_wakes_a_connection_in_standby);
 async fn a_send_wakes_a_connection_in_standby() {
     let (server, addr) = Side::server(Peer::default(), Policy::lossless_peer(), |_| {}).await;
     let proxy = FaultProxy::start(addr.sock.expect("an address"), 1, u64::MAX, 0).expect("a proxy");
@@ -81,7 +81,7 @@ async fn a_send_wakes_a_connection_in_standby() {
     assert_eq!(client.peer.events(), ["connected", "connected"]);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(a_lossy_connection_says_once_that_it_is_dead);
 async fn a_lossy_connection_says_once_that_it_is_dead() {
     let (server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;
     let proxy = FaultProxy::start(addr.sock.expect("an address"), 1, u64::MAX, 0).expect("a proxy");
@@ -102,8 +102,8 @@ async fn a_lossy_connection_says_once_that_it_is_dead() {
     assert_eq!(server.peer.events(), ["accepted", "reset", "accepted"]);
 }
 
+both_versions!(nothing_happens_on_a_connection_before_it_is_ready);
 /// Otherwise the dispatcher could not tell which connection was lost.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_happens_on_a_connection_before_it_is_ready() {
     let (_server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;
     let client = Side::client(|_| {});
@@ -117,9 +117,9 @@ async fn nothing_happens_on_a_connection_before_it_is_ready() {
     assert_eq!(client.peer.events(), ["ready", "connected"]);
 }
 
+both_versions!(what_is_left_arrives_in_order_with_what_is_sent);
 /// Messages left to the writer task are packed when their turn comes, and keep their order among
 /// messages that are sent.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_left_arrives_in_order_with_what_is_sent() {
     struct Late(std::ops::Range<u64>);
     impl Unpacked for Late {
@@ -149,7 +149,7 @@ async fn what_is_left_arrives_in_order_with_what_is_sent() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(a_newer_lossy_connection_replaces_the_older_one);
 async fn a_newer_lossy_connection_replaces_the_older_one() {
     let (server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;
     let client = Side::client(|_| {});
@@ -165,7 +165,7 @@ async fn a_newer_lossy_connection_replaces_the_older_one() {
 }
 
 // Stock clients do this to query a named monitor: they open a second connection and keep the first.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(a_peer_of_an_anonymous_server_keeps_both_connections);
 async fn a_peer_of_an_anonymous_server_keeps_both_connections() {
     let (server, addr) = Side::server(Peer::echo(), Policy::anonymous_server(), |_| {}).await;
     let client = Side::client(|_| {});
@@ -184,7 +184,7 @@ async fn a_peer_of_an_anonymous_server_keeps_both_connections() {
     client.peer.until_count(4).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(a_peer_that_has_forgotten_the_session_gets_a_new_one);
 async fn a_peer_that_has_forgotten_the_session_gets_a_new_one() {
     let (server, addr) = Side::server(Peer::default(), Policy::stateful_server(), |_| {}).await;
     let client = Side::client(|_| {});
@@ -198,7 +198,7 @@ async fn a_peer_that_has_forgotten_the_session_gets_a_new_one() {
         config.policies = Policies::new(Policy::stateful_server());
     });
     let sock = addr.sock.expect("an address");
-    restarted.msgr.bind(sock, OpenDoor::client("server")).await.expect("the port is free again");
+    bind(&restarted.msgr, sock).await;
     client.peer.until_event("remote reset").await;
     client.peer.until("open", |_| conn.state() == State::Open).await;
     conn.send(small(2)).expect("queued");
@@ -207,7 +207,7 @@ async fn a_peer_that_has_forgotten_the_session_gets_a_new_one() {
     assert_eq!(restarted.peer.tids(), [2], "what had not been acknowledged is gone with the session");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(a_client_that_has_forgotten_the_session_gets_a_new_one);
 async fn a_client_that_has_forgotten_the_session_gets_a_new_one() {
     let (server, addr) = Side::server(Peer::echo(), Policy::stateful_server(), |_| {}).await;
     let client = |nonce| Side::client(|config| config.nonce = nonce);
@@ -253,15 +253,13 @@ impl Dispatcher for Slow {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+both_versions!(what_comes_on_a_new_connection_does_not_overtake_what_came_on_the_one_before);
 async fn what_comes_on_a_new_connection_does_not_overtake_what_came_on_the_one_before() {
     let slow = Arc::new(Slow::default());
     let mut config = Config::new(EntityType::OSD);
     config.log = Arc::new(|_, _| {});
     let server = Messenger::new(config, slow.clone());
-    let any = ([127, 0, 0, 1], 0).into();
-    let sock = server.bind(any, OpenDoor::client("server")).await.expect("a free port");
-    let addr = EntityAddr::msgr2(sock).with_nonce(server.config().nonce);
+    let addr = bind(&server, ([127, 0, 0, 1], 0).into()).await;
     let client = Side::client(|_| {});
     let first = client.connect(addr, Policy::lossy_client());
     first.send(small(1)).expect("queued");

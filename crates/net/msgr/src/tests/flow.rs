@@ -3,7 +3,7 @@
 use super::*;
 use crate::Throttle;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(requests_arrive_in_order_and_are_answered);
 async fn requests_arrive_in_order_and_are_answered() {
     let (server, addr) = Side::server(Peer::echo(), Policy::stateless_server(), |_| {}).await;
     let client = Side::client(|_| {});
@@ -21,7 +21,7 @@ async fn requests_arrive_in_order_and_are_answered() {
     assert!(server.peer.batches.load(Ordering::Relaxed) < 1000, "several frames arrive in one read");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(messages_of_several_megabytes_pass_both_ways);
 async fn messages_of_several_megabytes_pass_both_ways() {
     let (server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;
     let client = Side::client(|_| {});
@@ -37,7 +37,7 @@ async fn messages_of_several_megabytes_pass_both_ways() {
     assert!(client.peer.tids().into_iter().eq(1..=8));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(a_thousand_threads_send_on_one_connection);
 async fn a_thousand_threads_send_on_one_connection() {
     const EACH: u64 = 20;
     let (server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;
@@ -79,9 +79,9 @@ impl Watcher for Notes {
     }
 }
 
+both_versions!(who_watches_messages_hears_when_each_leaves);
 /// Some messages are larger than the sockets' buffers, so that they are written in many pieces while
 /// others wait.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_watches_messages_hears_when_each_leaves() {
     let (server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;
     let client = Side::client(|_| {});
@@ -102,9 +102,9 @@ async fn who_watches_messages_hears_when_each_leaves() {
     assert!((1..=12).all(|tid| position((tid, "left")) < position((tid, "sent"))), "{heard:?}");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(a_message_can_be_taken_back_while_it_waits);
 async fn a_message_can_be_taken_back_while_it_waits() {
-    let nobody = EntityAddr::msgr2(([127, 0, 0, 1], 1).into());
+    let nobody = entity(([127, 0, 0, 1], 1).into());
     let client = Side::client(|_| {});
     let conn = client.connect(nobody, Policy::lossy_client());
     let ticket = conn.send_revocable(small(1)).expect("queued");
@@ -119,7 +119,7 @@ async fn a_message_can_be_taken_back_while_it_waits() {
     assert_eq!(server.peer.tids(), [2]);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(a_full_throttle_stops_the_sender_until_messages_are_worked_off);
 async fn a_full_throttle_stops_the_sender_until_messages_are_worked_off() {
     let throttle = Throttle::new(4, u64::MAX);
     let policy = Policy::stateless_server().with_throttle(Arc::clone(&throttle));
@@ -158,7 +158,7 @@ async fn a_full_throttle_stops_the_sender_until_messages_are_worked_off() {
     assert!(server.peer.tids().into_iter().eq(1..=total));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(a_cork_lets_messages_leave_together);
 async fn a_cork_lets_messages_leave_together() {
     let (server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;
     let client = Side::client(|_| {});
@@ -175,12 +175,12 @@ async fn a_cork_lets_messages_leave_together() {
     assert!(server.peer.batches.load(Ordering::Relaxed) <= 1);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(shutdown_ends_all_tasks_and_frees_all_connections);
 async fn shutdown_ends_all_tasks_and_frees_all_connections() {
     let (server, addr) = Side::server(Peer::echo(), Policy::stateless_server(), |_| {}).await;
     let client = Side::client(|_| {});
     let conn = client.connect(addr, Policy::lossy_client());
-    let nowhere = client.connect(EntityAddr::msgr2(([127, 0, 0, 1], 1).into()), Policy::lossy_client());
+    let nowhere = client.connect(entity(([127, 0, 0, 1], 1).into()), Policy::lossy_client());
     conn.send(small(1)).expect("queued");
     client.peer.until_count(1).await;
     client.msgr.shutdown().await;

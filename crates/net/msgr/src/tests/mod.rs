@@ -2,7 +2,8 @@
 //!
 //! Goal: the guarantees given to senders and dispatchers hold on real sockets, also when those are reset
 //! at any byte. Method: each side collects what is dispatched to it; in test builds `loligo-lockstat`
-//! panics if a lock is held at a socket call or a dispatch, or taken in a wrong order.
+//! panics if a lock is held at a socket call or a dispatch, or taken in a wrong order. Tests of what does not
+//! depend on the version of the protocol run with both.
 
 mod admission;
 mod faults;
@@ -11,6 +12,7 @@ mod refusals;
 mod simulated;
 mod unread;
 
+use std::cell::Cell;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -19,7 +21,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use loligo_wire::message::{Header, Msg};
-use loligo_wire::{EntityAddr, EntityType, Tid};
+use loligo_wire::{AddrKind, EntityAddr, EntityType, Tid};
 use tokio::sync::Notify;
 
 use crate::testing::OpenDoor;
@@ -178,14 +180,59 @@ impl Side {
     }
 
     async fn bind(&self) -> EntityAddr {
-        let any = ([127, 0, 0, 1], 0).into();
-        let sock = self.msgr.bind(any, OpenDoor::client("server")).await.expect("a free port");
-        EntityAddr::msgr2(sock).with_nonce(self.msgr.config().nonce)
+        bind(&self.msgr, ([127, 0, 0, 1], 0).into()).await
     }
 
     fn connect(&self, addr: EntityAddr, policy: Policy) -> Arc<Connection> {
         self.msgr.connect(EntityType::OSD, addr, policy, OpenDoor::client("test"))
     }
+}
+
+thread_local! {
+    // The version that the test on this thread listens with.
+    static SPEAKS: Cell<AddrKind> = const { Cell::new(AddrKind::Msgr2) };
+}
+
+/// Runs a test with both versions of the protocol.
+macro_rules! both_versions {
+    ($test:ident) => {
+        mod $test {
+            use loligo_wire::AddrKind::{self, Legacy, Msgr2};
+
+            fn run(speaks: AddrKind) {
+                super::SPEAKS.set(speaks);
+                let mut builder = tokio::runtime::Builder::new_multi_thread();
+                let runtime = builder.worker_threads(2).enable_all().build().expect("a runtime");
+                runtime.block_on(super::$test());
+            }
+
+            #[test]
+            fn v2() {
+                run(Msgr2);
+            }
+
+            #[test]
+            fn v1() {
+                run(Legacy);
+            }
+        }
+    };
+}
+use both_versions;
+
+/// An address of the tested version.
+fn entity(sock: SocketAddr) -> EntityAddr {
+    EntityAddr { kind: SPEAKS.get(), nonce: 0, sock: Some(sock) }
+}
+
+/// Listens with the tested version.
+async fn bind(msgr: &Messenger, addr: SocketAddr) -> EntityAddr {
+    let door = OpenDoor::client("server");
+    let bound = match SPEAKS.get() {
+        AddrKind::Legacy => msgr.bind_v1(addr, door).await,
+        _ => msgr.bind(addr, door).await,
+    };
+    entity(bound.expect("a free port")).with_nonce(msgr.config().nonce)
 }
 
 fn small(tid: u64) -> Msg {

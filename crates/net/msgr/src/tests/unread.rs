@@ -34,7 +34,7 @@ fn ask(conn: &Arc<Connection>, requests: u64) -> tokio::task::JoinHandle<()> {
     })
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(who_reads_late_gets_all_answers);
 async fn who_reads_late_gets_all_answers() {
     const REQUESTS: u64 = 20_000;
     let limits = |config: &mut Config| {
@@ -56,7 +56,7 @@ async fn who_reads_late_gets_all_answers() {
     sender.await.expect("it ends");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(who_does_not_read_loses_the_connection_and_is_not_answered_in_part);
 async fn who_does_not_read_loses_the_connection_and_is_not_answered_in_part() {
     let limits = |config: &mut Config| {
         config.limits.queue_bytes_max = 64 << 20;
@@ -77,7 +77,7 @@ async fn who_does_not_read_loses_the_connection_and_is_not_answered_in_part() {
     sender.await.expect("it ends");
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(a_full_queue_ends_the_connection);
 async fn a_full_queue_ends_the_connection() {
     let limits = |config: &mut Config| config.limits.queue_messages_max = 100;
     let (server, addr) = Side::server(Peer::default(), Policy::stateless_server(), limits).await;

@@ -37,6 +37,8 @@ struct Challenged {
     /// The global id that the client wants to keep. Without one, it is assigned a new id once it has
     /// proved its identity.
     reclaims: Option<GlobalId>,
+    /// The new id that was promised to the client.
+    promised: Option<GlobalId>,
     mode: ConMode,
     challenge: u64,
 }
@@ -76,8 +78,16 @@ impl ServerAuth for MonAcceptor {
             return ServerStep::Done { identity, mode, payload: Bytes::new(), keys: AuthKeys::default() };
         }
         let challenge = random::u64().max(1);
-        self.challenged = Some(Challenged { name, reclaims, mode, challenge });
+        self.challenged = Some(Challenged { name, reclaims, promised: None, mode, challenge });
         ServerStep::More(Challenge(challenge).to_bytes())
+    }
+
+    fn reserve_global_id(&mut self) -> GlobalId {
+        let Some(challenged) = &mut self.challenged else { return GlobalId(0) };
+        if challenged.reclaims.is_none() && challenged.promised.is_none() {
+            challenged.promised = self.server.new_global_id();
+        }
+        challenged.reclaims.or(challenged.promised).unwrap_or(GlobalId(0))
     }
 
     fn more(&mut self, payload: &[u8]) -> ServerStep {
@@ -106,15 +116,19 @@ impl AuthServer {
         }
         let old =
             client.reclaims.map(|id| self.reclaim(&request.old_ticket, &client.name, id)).transpose()?;
-        // Assigned only now, so that clients that prove nothing use up no ids.
-        let global_id = client.reclaims.or_else(|| self.new_global_id()).ok_or(Errno::EAGAIN)?;
+        // Assigned only now, so that clients of msgr2 that prove nothing use up no ids.
+        let global_id =
+            client.reclaims.or(client.promised).or_else(|| self.new_global_id()).ok_or(Errno::EAGAIN)?;
         let mut connection_secret = Zeroizing::new(Vec::new());
         if client.mode == ConMode::Secure {
             connection_secret.resize(CONNECTION_SECRET_LEN, 0);
             random::fill(&mut connection_secret);
         }
+        // Without a secret the field is empty, as in stock replies: kernel clients that speak the
+        // messenger of version 1 have no place for a secret.
+        let secret = (client.mode == ConMode::Secure).then_some(&connection_secret[..]);
         let reply = self
-            .tickets_reply(&client.name, &entry, global_id, old.as_ref(), &request, Some(&connection_secret))
+            .tickets_reply(&client.name, &entry, global_id, old.as_ref(), &request, secret)
             .ok_or(Errno::EACCES)?;
         let session_key = Zeroizing::new(reply.session_key.secret().to_vec());
         Ok(ServerStep::Done {

@@ -22,8 +22,10 @@ mod packed;
 mod preamble;
 mod seal;
 
-pub use open::{Frame, Opener};
-pub use seal::Sealer;
+pub use open::Frame;
+pub(crate) use open::Opener;
+pub(crate) use seal::Sealer;
+pub(crate) use seal::append;
 
 /// Bytes of a segment checksum.
 const CRC_LEN: usize = 4;

@@ -16,14 +16,9 @@ use super::{
 use crate::compression::{decompress, len_max};
 use crate::crypto::{Gcm, TAG_LEN};
 use crate::error::bad_payload;
-use crate::limits::{CONTROL_SEGMENT_MAX, RESERVE_MAX};
+use crate::limits::CONTROL_SEGMENT_MAX;
+use crate::read_len::{READ_LEN_MAX, ReadLen, begun_len};
 use crate::{Limits, Method, Misbehaviour, ProtoError, Tag};
-
-/// Bytes reserved for a read of the socket: `READ_LEN_MIN` at first, doubled while reads fill the
-/// buffer, up to `READ_LEN_MAX`. A quiet connection, or one that is not open yet, costs 8 KiB; a busy
-/// one receives many frames with one read.
-const READ_LEN_MIN: usize = 8 << 10;
-const READ_LEN_MAX: usize = 256 << 10;
 
 /// The receiving half of a connection: opens frames.
 ///
@@ -38,7 +33,7 @@ const READ_LEN_MAX: usize = 256 << 10;
 /// The parts of a message are slices of the receive buffer. A part that is kept for long keeps up to 256
 /// KiB allocated: copy it instead.
 #[derive(Debug)]
-pub struct Opener {
+pub(crate) struct Opener {
     buf: BytesMut,
     /// `None` in crc mode.
     gcm: Option<Box<Gcm>>,
@@ -54,7 +49,7 @@ pub struct Opener {
     allowed: Option<usize>,
     /// Bounds for messages; `None` during the handshake, when messages are refused.
     limits: Option<Limits>,
-    read_len: usize,
+    read_len: ReadLen,
 }
 
 /// Data segments of at least this length are summed as they arrive, while the bytes that the socket's
@@ -90,12 +85,13 @@ pub enum Frame {
         /// The sequence number.
         seq: u64,
     },
-    /// A keepalive. Answer with [`Sealer::keepalive2_ack`] and the same time.
-    ///
-    /// [`Sealer::keepalive2_ack`]: crate::Sealer::keepalive2_ack
+    /// A keepalive. Answer with [`Sealer::keepalive2_ack`](crate::Sealer::keepalive2_ack) and the same
+    /// time.
     Keepalive2(UTime),
     /// The answer to a keepalive, with the keepalive's time.
     Keepalive2Ack(UTime),
+    /// The peer closes the connection. Only in the messenger of version 1.
+    Close,
 }
 
 impl Opener {
@@ -110,7 +106,7 @@ impl Opener {
             packed: None,
             allowed: None,
             limits: None,
-            read_len: READ_LEN_MIN,
+            read_len: ReadLen::new(),
         }
     }
 
@@ -131,22 +127,12 @@ impl Opener {
 
     /// Returns the buffer to append received bytes to, with room for a read of reasonable size: the rest
     /// of the incomplete frame, but at most as much as has arrived of it or 8 MiB, whichever is more.
-    pub fn spare(&mut self) -> &mut BytesMut {
-        let room = self.buf.capacity() - self.buf.len();
-        let missing = self.missing().min(self.buf.len().max(RESERVE_MAX));
-        if missing > READ_LEN_MAX {
-            // The received part of a long frame is copied into the larger buffer, so the next frame's
-            // first read is kept small.
-            self.read_len = READ_LEN_MIN;
-        } else if room == 0 && !self.buf.is_empty() && self.limits.is_some() {
-            self.read_len = (2 * self.read_len).min(READ_LEN_MAX);
-        }
-        // Little remaining room is not worth a read of its own, unless the missing bytes fit.
-        let wanted = if missing > 0 { missing.min(READ_LEN_MAX) } else { self.read_len / 4 };
-        if room < wanted {
+    pub(crate) fn spare(&mut self) -> &mut BytesMut {
+        let missing = self.missing();
+        if let Some(wanted) = self.read_len.wanted(&self.buf, missing, self.limits.is_some()) {
             match self.begun.as_ref().and_then(|preamble| self.long_data_start(preamble)) {
-                Some(start) if missing > READ_LEN_MAX => self.align(start, missing),
-                _ => self.buf.reserve(missing.max(self.read_len)),
+                Some(start) if wanted > READ_LEN_MAX => self.align(start, wanted),
+                _ => self.buf.reserve(wanted),
             }
         }
         &mut self.buf
@@ -173,34 +159,34 @@ impl Opener {
     }
 
     /// Bytes received and not yet consumed.
-    pub fn buffered(&self) -> usize {
+    pub(crate) fn buffered(&self) -> usize {
         self.buf.len()
     }
 
     /// Bytes of memory that the incomplete frame uses after the next call of [`Opener::spare`] (what has
     /// arrived and as much again, or `RESERVE_MAX`, but not more than the frame's length), and the
     /// frame's length. `None` if no frame is incomplete.
-    pub fn begun_len(&self) -> Option<(usize, usize)> {
+    pub(crate) fn begun_len(&self) -> Option<(usize, usize)> {
         let whole = self.frame_len(self.begun.as_ref()?);
-        Some((whole.min((2 * self.buf.len()).max(RESERVE_MAX)).max(self.buf.len()), whole))
+        Some((begun_len(self.buf.len(), whole), whole))
     }
 
     /// Allows `bytes` bytes of memory for the next compressed messages, for the compressed and the
     /// decompressed form together. When they are used up [`Opener::next`] returns `None`, and
     /// [`Opener::packed_len`] returns the memory needed. Without a call there is no bound.
-    pub fn allow(&mut self, bytes: usize) {
+    pub(crate) fn allow(&mut self, bytes: usize) {
         self.allowed = Some(bytes);
     }
 
     /// Bytes of memory needed by a received compressed message that waits for an allowance: for its next
     /// step, and an upper bound for all of it. `None` if no message waits: then read on.
-    pub fn packed_len(&self) -> Option<(usize, usize)> {
+    pub(crate) fn packed_len(&self) -> Option<(usize, usize)> {
         self.packed.as_ref().map(|packed| packed.memory())
     }
 
     /// The length of the incomplete message's parts, once its preamble has been received, so that a
     /// throttle can wait before the rest is read.
-    pub fn begun_message_len(&self) -> Option<usize> {
+    pub(crate) fn begun_message_len(&self) -> Option<usize> {
         let preamble = self.begun.as_ref().filter(|p| p.tag == Tag::Message)?;
         Some((1..SEGMENTS_MAX).map(|i| preamble.len(i)).sum())
     }
@@ -212,7 +198,7 @@ impl Opener {
     /// [`Misbehaving`](ProtoError::Misbehaving) and [`Crypto`](ProtoError::Crypto). The connection
     /// cannot be used any more then.
     #[expect(clippy::should_implement_trait, reason = "a stream of frames ends with an error, not with None")]
-    pub fn next(&mut self) -> Result<Option<Frame>, ProtoError> {
+    pub(crate) fn next(&mut self) -> Result<Option<Frame>, ProtoError> {
         loop {
             if self.packed.is_some() {
                 match self.unpack()? {

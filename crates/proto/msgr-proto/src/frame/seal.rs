@@ -35,7 +35,7 @@ const SECURE_INLINE_LEN_MAX: usize = 2 << 10;
 /// bytes that it appends to an [`OutBuf`] must reach the socket in the order in which they were made,
 /// completely, and without any other bytes in between.
 #[derive(Debug)]
-pub struct Sealer {
+pub(crate) struct Sealer {
     /// `None` in crc mode.
     secure: Option<Box<Secure>>,
     /// The compression method, and the length in bytes from which on frames are compressed.
@@ -67,7 +67,7 @@ impl Sealer {
     /// # Errors
     /// [`Misuse::TooLong`] if a part does not fit the format's 32-bit length,
     /// [`CryptoError::NoncesExhausted`]. Nothing has been appended then.
-    pub fn message(&mut self, msg: &Msg, out: &mut OutBuf) -> Result<(), ProtoError> {
+    pub(crate) fn message(&mut self, msg: &Msg, out: &mut OutBuf) -> Result<(), ProtoError> {
         let Msg { header, front, middle, data, data_crc } = msg;
         let data_len = data.iter().map(Bytes::len).sum();
         let lens =
@@ -133,7 +133,7 @@ impl Sealer {
     ///
     /// # Errors
     /// [`CryptoError::NoncesExhausted`].
-    pub fn ack(&mut self, seq: u64, out: &mut OutBuf) -> Result<(), ProtoError> {
+    pub(crate) fn ack(&mut self, seq: u64, out: &mut OutBuf) -> Result<(), ProtoError> {
         self.control(Tag::Ack, &seq.to_le_bytes(), out)
     }
 
@@ -141,7 +141,7 @@ impl Sealer {
     ///
     /// # Errors
     /// [`CryptoError::NoncesExhausted`].
-    pub fn keepalive2(&mut self, now: UTime, out: &mut OutBuf) -> Result<(), ProtoError> {
+    pub(crate) fn keepalive2(&mut self, now: UTime, out: &mut OutBuf) -> Result<(), ProtoError> {
         if let Some(secure) = &mut self.secure {
             secure.spares.age();
         }
@@ -154,7 +154,7 @@ impl Sealer {
     /// [`CryptoError::NoncesExhausted`].
     ///
     /// [`Frame::Keepalive2`]: crate::Frame::Keepalive2
-    pub fn keepalive2_ack(&mut self, theirs: UTime, out: &mut OutBuf) -> Result<(), ProtoError> {
+    pub(crate) fn keepalive2_ack(&mut self, theirs: UTime, out: &mut OutBuf) -> Result<(), ProtoError> {
         if let Some(secure) = &mut self.secure {
             secure.spares.age();
         }
@@ -262,7 +262,8 @@ const fn crc_at(i: usize) -> usize {
     1 + CRC_LEN * i
 }
 
-fn append(buf: &Bytes, out: &mut OutBuf) {
+/// Appends a buffer, copied if it is short.
+pub(crate) fn append(buf: &Bytes, out: &mut OutBuf) {
     if buf.len() <= COPY_LEN_MAX { out.copy(buf) } else { out.push(buf.clone()) }
 }
 

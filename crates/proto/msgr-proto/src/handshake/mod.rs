@@ -13,7 +13,9 @@ use loligo_wire::{EntityAddr, EntityType, GlobalId};
 use self::client::Client;
 use self::server::Server;
 use self::wire::Wire;
-use crate::{ClientIdent, Compression, Established, Limits, Misuse, ProtoError, Reconnect, ServerIdent, Tag};
+use crate::{
+    ClientIdent, Compression, Established, Limits, Misuse, ProtoError, Reconnect, ServerIdent, Tag, v1,
+};
 
 /// What a side announces first.
 #[derive(Clone, Copy, Debug)]
@@ -120,6 +122,13 @@ pub enum Event {
     ClientIdent(ClientIdent),
     /// Server: the client resumes a session.
     Reconnect(Reconnect),
+    /// Client, version 1: banners and addresses are exchanged. `connect` is required.
+    Introduced {
+        /// The address that the server says it has.
+        addr: EntityAddr,
+    },
+    /// Server, version 1: the client opens or resumes a session.
+    Connect(v1::Request),
     /// The session is open. This is the last event.
     Established,
 }
@@ -182,7 +191,15 @@ impl Handshake {
         };
         let Wire { sealer, mut opener, out, .. } = self.wire;
         opener.establish(self.limits);
-        Ok(Established { sealer, opener, out, peer, session })
+        Ok(Established {
+            sealer: sealer.into(),
+            opener: opener.into(),
+            out,
+            peer,
+            session,
+            sent: 0,
+            received: 0,
+        })
     }
 
     /// Client: opens a new session.

@@ -13,11 +13,9 @@ use crate::control::{
 };
 use crate::crypto::{Gcm, GcmPair, SIGNATURE_LEN, sign};
 use crate::error::bad_payload;
+use crate::frame::{Opener, Sealer};
 use crate::limits::TRANSCRIPT_MAX;
-use crate::{
-    Compression, Method, Misbehaviour, Opener, OutBuf, PeerInfo, ProtoError, Sealer, Session, Tag,
-    Unsupported,
-};
+use crate::{Compression, Method, Misbehaviour, OutBuf, PeerInfo, ProtoError, Session, Tag, Unsupported};
 
 /// The state common to both roles: the two halves, the transcript, and the opening (banner and HELLO),
 /// which is symmetrical.

@@ -5,3 +5,4 @@ mod frames;
 mod golden;
 mod handshake;
 mod util;
+mod v1;
