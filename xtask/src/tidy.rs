@@ -33,6 +33,7 @@ const FLOORS: [(&str, u32); 30] = [
     ("crates/client/stripe", 7),
     ("crates/server/mon", 6),
     ("crates/client/rbd", 8),
+    ("crates/client/fs", 7),
     ("crates/server/server", 7),
     ("crates/apps/nbd", 9),
     ("crates/apps/contend", 10),
