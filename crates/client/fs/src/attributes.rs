@@ -8,9 +8,9 @@ use loligo_wire::message::mds::{RequestOp, SetAttr};
 use crate::error::Error;
 use crate::error::errno::EFBIG;
 use crate::inode::{Inode, mode};
-use crate::mds::Request;
 use crate::mount::FileSystem;
 use crate::names::{regular_file, writable};
+use crate::session::Request;
 use crate::walk::Last;
 
 /// Attributes to change; the others stay.

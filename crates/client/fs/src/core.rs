@@ -16,9 +16,9 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::inode::{Grant, Held, Inode, InodeId, Table};
-use crate::mds::Session;
 use crate::options::MountOptions;
 use crate::realm::Realms;
+use crate::session::Session;
 
 /// Held to find a session, and to add or remove one.
 static SESSIONS: Class = Class::new("fs.sessions");

@@ -9,10 +9,9 @@ use loligo_wire::message::mds::{FilePath, Frag, ReadDirArgs, RequestOp};
 use crate::error::Error;
 use crate::error::errno::ENOTDIR;
 use crate::inode::Inode;
-use crate::mds::replies::Listing;
-use crate::mds::{Extra, Request};
 use crate::metadata::Metadata;
 use crate::mount::FileSystem;
+use crate::session::{Extra, Listing, Request};
 use crate::walk::Last;
 
 /// Entries of one reply at most (kernel: `readdir_max_entries`).
@@ -102,7 +101,7 @@ impl ReadDir {
         let path2 = FilePath::name(self.after.clone());
         let done = self.fs.core.call(Request { path2, ..Request::about(&self.dir, op) }).await?;
         let Extra::Listing(Listing { frag, is_end, entries }) = done.extra else {
-            return Err(crate::mds::replies::missing("readdir", 0));
+            return Err(crate::mds::missing("readdir", 0));
         };
         self.empty = if entries.is_empty() { self.empty + 1 } else { 0 };
         if let Some((name, _)) = entries.last() {

@@ -14,11 +14,11 @@ use crate::data::Objects;
 use crate::error::Error;
 use crate::error::errno::{EBADF, EFBIG, EISDIR};
 use crate::inode::Inode;
-use crate::mds::Request;
-use crate::mds::replies::missing;
+use crate::mds::missing;
 use crate::metadata::Metadata;
 use crate::mount::FileSystem;
 use crate::names::{regular_file, writable};
+use crate::session::Request;
 use crate::walk::Last;
 
 /// How a file is opened.
@@ -81,7 +81,7 @@ impl OpenOptions {
             | flag(self.truncate, OpenArgs::TRUNC);
         OpenArgs {
             flags,
-            mode: crate::mds::call::regular(self.mode.unwrap_or(0o644)),
+            mode: crate::inode::mode::regular(self.mode.unwrap_or(0o644)),
             pool: -1,
             mask: Caps::STAT,
             ..OpenArgs::default()

@@ -45,6 +45,7 @@ mod names;
 mod options;
 mod path;
 mod realm;
+mod session;
 mod walk;
 mod xattrs;
 

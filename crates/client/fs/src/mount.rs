@@ -16,10 +16,10 @@ use tokio::task::AbortHandle;
 use crate::core::Core;
 use crate::error::Error;
 use crate::inode::InodeId;
-use crate::mds::replies::missing;
-use crate::mds::{Phase, Request};
+use crate::mds::missing;
 use crate::options::{MountOptions, Which};
 use crate::path::Rest;
+use crate::session::{Ended, Phase, Request, Session};
 
 /// How long a server may take to close a session (`client_shutdown_timeout`).
 const CLOSING_MAX: Duration = Duration::from_secs(30);
@@ -123,7 +123,7 @@ impl FileSystem {
 
     /// Returns the number of requests without a durable answer, for tests and observers.
     pub fn in_flight(&self) -> usize {
-        let of = |session: &Arc<crate::mds::Session>| {
+        let of = |session: &Arc<Session>| {
             let state = session.state();
             state.pending.len() + state.unconfirmed.len()
         };
@@ -199,7 +199,7 @@ impl Core {
             if session.phase() == Phase::Open {
                 session.ask_to_close();
             }
-            self.session_ended(&session, crate::mds::Ended::Closed);
+            self.session_ended(&session, Ended::Closed);
         }
         self.sessions.write().clear();
         self.inodes.clear();

@@ -7,10 +7,9 @@ use loligo_wire::{Caps, Encode as _};
 use crate::error::Error;
 use crate::error::errno::{EISDIR, ENOTDIR, EXDEV};
 use crate::inode::{Inode, mode};
-use crate::mds::Request;
-use crate::mds::call::regular;
 use crate::metadata::Metadata;
 use crate::mount::FileSystem;
+use crate::session::Request;
 use crate::walk::Last;
 
 /// What a name leads to, without its data.
@@ -121,7 +120,7 @@ impl FileSystem {
         let (dir, name) = self.core.walk_to_parent(path.as_ref()).await?;
         writable(&dir)?;
         let mode = match mode & mode::TYPE {
-            0 => regular(mode),
+            0 => mode::regular(mode),
             mode::DIRECTORY => return Err(Errno::EPERM.into()),
             _ => mode,
         };

@@ -10,9 +10,9 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::error::errno::ENOTDIR;
 use crate::inode::{Inode, mode};
-use crate::mds::Request;
-use crate::mds::replies::missing;
+use crate::mds::missing;
 use crate::path::{self, Rest};
+use crate::session::Request;
 
 /// The name under which a directory's snapshots are found (`client_snapdir`).
 pub(crate) const SNAP_DIR: &[u8] = b".snap";

@@ -10,9 +10,9 @@ use loligo_wire::message::mds::{FilePath, Quota, RequestOp};
 use crate::attributes::XattrMode;
 use crate::error::Error;
 use crate::inode::{Attrs, mode};
-use crate::mds::Request;
 use crate::mount::FileSystem;
 use crate::names::writable;
+use crate::session::Request;
 use crate::walk::Last;
 
 /// The beginning of virtual attributes' names.

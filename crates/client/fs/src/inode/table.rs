@@ -6,7 +6,7 @@ use loligo_lockstat::{Class, Mutex};
 use loligo_wire::message::mds::FilePath;
 use rustc_hash::FxHashMap;
 
-use super::{Inode, InodeId};
+use super::known::{Inode, InodeId};
 
 /// Held to find, add or remove an inode. Each part of the table has its own lock.
 static TABLE: Class = Class::new("fs.table");

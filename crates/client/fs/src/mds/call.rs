@@ -2,129 +2,18 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use loligo_rados::Errno;
 use loligo_wire::message::Msg;
-use loligo_wire::message::mds::{ClientRequest, FilePath, HeadVersion, RequestOp};
-use loligo_wire::{Ino, Rank, Tid, UTime};
+use loligo_wire::message::mds::{ClientRequest, HeadVersion};
+use loligo_wire::{DecodeError, Tid, UTime};
 use tokio::sync::oneshot;
 
-use super::session::{Session, State};
 use crate::core::Core;
 use crate::error::Error;
-use crate::inode::{Inode, mode};
+use crate::session::{Done, Event, Flight, Phase, Request, Session, State};
 
 /// Servers that may pass a request on before this client gives up.
 const FORWARDS_MAX: u32 = 32;
-
-/// A request as its caller makes it.
-#[derive(Debug)]
-pub(crate) struct Request {
-    pub(crate) op: RequestOp,
-    pub(crate) path: FilePath,
-    pub(crate) path2: FilePath,
-    pub(crate) data: Bytes,
-    /// The inode whose server is asked.
-    pub(crate) about: Arc<Inode>,
-    /// The directory and the name in it, if the request is about a name.
-    pub(crate) entry: Option<(Arc<Inode>, Vec<u8>)>,
-    /// Another inode that the request changes.
-    pub(crate) also: Option<Arc<Inode>>,
-    /// Whether the request opens a file to read and to write.
-    pub(crate) opens: Option<(bool, bool)>,
-}
-
-impl Request {
-    /// Creates a request about an inode.
-    pub(crate) fn about(inode: &Arc<Inode>, op: RequestOp) -> Self {
-        Self {
-            op,
-            path: inode.address.clone(),
-            path2: FilePath::default(),
-            data: Bytes::new(),
-            about: Arc::clone(inode),
-            entry: None,
-            also: None,
-            opens: None,
-        }
-    }
-
-    /// Creates a request about a name in a directory.
-    pub(crate) fn in_dir(dir: &Arc<Inode>, name: &[u8], op: RequestOp) -> Self {
-        let entry = Some((Arc::clone(dir), name.to_vec()));
-        Self { path: dir.address_of(name), entry, ..Self::about(dir, op) }
-    }
-
-    /// The inodes whose state the request changes: what waits for their durability waits for it.
-    fn changes(&self) -> impl Iterator<Item = &Arc<Inode>> {
-        std::iter::once(&self.about).chain(&self.also)
-    }
-}
-
-/// What a request's reply brought.
-#[derive(Debug, Default)]
-pub(crate) struct Done {
-    /// The inode that the request is about, or made.
-    pub(crate) target: Option<Arc<Inode>>,
-    /// What only this kind of request has.
-    pub(crate) extra: Extra,
-}
-
-/// The part of a reply that only one kind of request has.
-#[derive(Debug, Default)]
-pub(crate) enum Extra {
-    #[default]
-    None,
-    /// A part of a directory.
-    Listing(super::replies::Listing),
-    /// The file was made, and was not there before.
-    Created,
-}
-
-/// What ends a request's stay with one server.
-#[derive(Debug)]
-pub(crate) enum Event {
-    Done(Done),
-    Failed(Error),
-    /// Another server is to be asked; so many have passed the request on.
-    Forward(Rank, u32),
-    /// The session has ended; another one is to be tried.
-    Again,
-}
-
-/// A request that a server has.
-#[derive(Debug)]
-pub(crate) struct Flight {
-    pub(crate) request: Arc<Request>,
-    /// The number of times that it was sent before.
-    pub(crate) retries: u32,
-    pub(crate) forwards: u32,
-    /// When it was sent, by the client's clock: leases count from then.
-    pub(crate) sent_ms: u64,
-    /// The inode that it made, according to a reply that is not durable.
-    pub(crate) created: Option<Ino>,
-    caller: Option<Caller>,
-}
-
-/// Who waits for a reply.
-pub(super) type Caller = oneshot::Sender<Event>;
-
-impl Flight {
-    /// Tells the caller, unless it was told, or waits no longer. Returns `false` if nobody heard it.
-    pub(crate) fn tell(&mut self, event: Event) -> bool {
-        self.caller.take().is_some_and(|caller| caller.send(event).is_ok())
-    }
-
-    /// Takes the caller out, to tell it.
-    pub(super) fn take_caller(&mut self) -> Option<Caller> {
-        self.caller.take()
-    }
-
-    /// Returns `true` if the caller has its answer.
-    pub(crate) fn is_told(&self) -> bool {
-        self.caller.is_none()
-    }
-}
 
 impl Core {
     /// Sends a request to the server that it concerns and waits for the reply. A request whose future is
@@ -167,7 +56,7 @@ impl Core {
     fn submit(&self, session: &Session, flight: Flight) {
         {
             let mut state = session.state();
-            if matches!(state.phase, super::session::Phase::Ended(_)) {
+            if matches!(state.phase, Phase::Ended(_)) {
                 drop(state);
                 let mut flight = flight;
                 flight.tell(Event::Again);
@@ -241,7 +130,7 @@ impl Core {
     }
 }
 
-/// Returns the mode of a new file: its type bits and the permissions.
-pub(crate) fn regular(permissions: u32) -> u32 {
-    mode::REGULAR | (permissions & mode::PERMISSIONS)
+/// Returns what went wrong where a reply lacks what it must have.
+pub(crate) fn missing(what: &'static str, rank: i32) -> Error {
+    Error::Decode { what, rank, source: DecodeError::Invalid { what: "reply without an inode", value: 0 } }
 }

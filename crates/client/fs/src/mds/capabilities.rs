@@ -10,11 +10,10 @@ use loligo_wire::message::mds::{
 };
 use loligo_wire::{Caps, DecodeError, Encode as _, Epoch, Ino, Tid};
 
-use super::call::Request;
-use super::session::Session;
 use crate::core::Core;
 use crate::error::Error;
 use crate::inode::{Due, Grant, Inode, InodeId, Known};
+use crate::session::{Request, Session};
 
 /// The right to read or to write a file's data, for the time of one operation.
 pub(crate) struct Use<'c> {

@@ -8,10 +8,10 @@ use loligo_wire::message::Msg;
 use loligo_wire::message::mon::MMDSMap;
 use loligo_wire::{EntityType, Rank};
 
-use super::session::{Ended, Phase, Session};
 use crate::core::Core;
 use crate::error::Error;
 use crate::inode::Inode;
+use crate::session::{Ended, Phase, Session};
 
 impl Core {
     /// Returns an open session with a server: the given one, or that which decides about an inode. Waits

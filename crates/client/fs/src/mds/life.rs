@@ -7,11 +7,10 @@ use loligo_rados::Errno;
 use loligo_wire::message::mds::{CapRelease, ClientSession};
 use loligo_wire::{Caps, Rank};
 
-use super::call::Event;
-use super::session::{Ended, Phase, Session};
 use crate::core::Core;
 use crate::error::Error;
 use crate::inode::Inode;
+use crate::session::{Ended, Event, Phase, Session};
 
 /// How often what is due is looked for (`client_tick_interval`).
 const TICK: Duration = Duration::from_secs(1);

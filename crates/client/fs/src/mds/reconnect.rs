@@ -8,9 +8,9 @@ use loligo_wire::message::Msg;
 use loligo_wire::message::mds::{CapReconnect, ClientReconnect};
 use loligo_wire::{Ino, Name, SnapId};
 
-use super::session::{Phase, Session};
 use crate::core::Core;
 use crate::inode::Inode;
+use crate::session::{Ended, Phase, Session};
 
 /// The states from which on a rank's new server hears its clients.
 const TAKEN_OVER: [MdsState; 4] =
@@ -25,7 +25,7 @@ impl Core {
             if info.gid != session.gid {
                 if session.phase() == Phase::Opening {
                     // Nothing was agreed on with the server that is gone.
-                    self.session_ended(&session, super::Ended::Lost);
+                    self.session_ended(&session, Ended::Lost);
                 } else if TAKEN_OVER.contains(&info.state) {
                     self.reconnect(&session, info);
                 }
@@ -52,7 +52,7 @@ impl Core {
             (state.pending, state.unconfirmed, state.features) = (pending, unconfirmed, features);
         }
         self.sessions.write().insert(new.rank, Arc::clone(&new));
-        old.end(super::Ended::Lost);
+        old.end(Ended::Lost);
         self.connect(&new);
         self.replay(&new);
         let caps = self.what_it_has(&new);

@@ -6,26 +6,13 @@ use std::sync::Arc;
 use loligo_rados::Errno;
 use loligo_wire::message::Msg;
 use loligo_wire::message::mds::{
-    ClientReply, CreateExtra, FilePath, Frag, LeaseStat, ReaddirExtra, RequestForward, RequestOp, SnapTrace,
+    ClientReply, CreateExtra, FilePath, LeaseStat, ReaddirExtra, RequestForward, RequestOp, SnapTrace,
 };
 use loligo_wire::{Caps, Decode as _, DecodeError, Ino, Tid};
 
-use super::call::{Caller, Done, Event, Extra, Request};
-use super::session::Session;
 use crate::core::Core;
-use crate::error::Error;
 use crate::inode::{Entry, Inode, Lease};
-
-/// A part of a directory's listing.
-#[derive(Debug, Default)]
-pub(crate) struct Listing {
-    /// The fragment that the server listed.
-    pub(crate) frag: Frag,
-    /// The fragment has no more entries.
-    pub(crate) is_end: bool,
-    /// The names, in the directory's order, and what they name.
-    pub(crate) entries: Vec<(Vec<u8>, Arc<Inode>)>,
-}
+use crate::session::{Caller, Done, Event, Extra, Flight, Listing, Request, Session};
 
 /// What is known of a request when its reply arrives.
 struct Asked {
@@ -183,7 +170,7 @@ impl Core {
 /// Returns the request that a reply answers.
 fn asked(session: &Session, tid: Tid) -> Option<Asked> {
     let state = session.state();
-    let of = |flight: &super::call::Flight, is_first| Asked {
+    let of = |flight: &Flight, is_first| Asked {
         request: Arc::clone(&flight.request),
         sent_ms: flight.sent_ms,
         is_first,
@@ -214,9 +201,4 @@ fn settled(
 /// Returns `true` if a request makes an inode.
 fn makes(op: &RequestOp) -> bool {
     matches!(op, RequestOp::MkDir { .. } | RequestOp::MkNod { .. } | RequestOp::SymLink)
-}
-
-/// Returns what went wrong where a reply lacks what it must have.
-pub(crate) fn missing(what: &'static str, rank: i32) -> Error {
-    Error::Decode { what, rank, source: DecodeError::Invalid { what: "reply without an inode", value: 0 } }
 }

@@ -13,7 +13,7 @@ use loligo_wire::message::mds::{
 use loligo_wire::{EntityAddr, GlobalId, Name, Rank, Tid, UTime};
 use tokio::sync::Notify;
 
-use super::call::Flight;
+use super::flight::Flight;
 use crate::inode::Trust;
 
 /// Held to number a message and to find a request; never while sending.

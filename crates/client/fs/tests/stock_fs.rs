@@ -122,7 +122,7 @@ fn failed<T: std::fmt::Debug>(done: Result<T, loligo_fs::Error>) -> Errno {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
-async fn files_of_either_are_read_by_the_other_with_mds() {
+async fn files_of_either_are_read_by_the_other() {
     let place = Place::new("data").await;
     for (name, len) in [("empty", 0), ("small", 1000), ("object", 4 << 20), ("several", (9 << 20) + 17)] {
         let data = pattern(len, len as u64);
@@ -169,7 +169,7 @@ async fn files_of_either_are_read_by_the_other_with_mds() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
-async fn names_of_either_are_seen_by_the_other_with_mds() {
+async fn names_of_either_are_seen_by_the_other() {
     let place = Place::new("names").await;
     let (ours, theirs) = (&place.fs, |path: &str| place.theirs(path));
     ours.create_dir_all("a/b/c", 0o750).await.expect("made");
@@ -218,7 +218,7 @@ async fn names_of_either_are_seen_by_the_other_with_mds() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
-async fn attributes_of_either_are_seen_by_the_other_with_mds() {
+async fn attributes_of_either_are_seen_by_the_other() {
     let place = Place::new("attributes").await;
     let (ours, theirs) = (&place.fs, |path: &str| place.theirs(path));
     place.write("f", &pattern(100, 1)).await;
@@ -295,7 +295,7 @@ fn setfattr(path: &Path, name: &str, value: &str) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
-async fn a_large_directory_is_listed_once_each_with_mds() {
+async fn a_large_directory_is_listed_once_each() {
     let place = Place::new("large").await;
     let ours = &place.fs;
     let count = 6000;
@@ -317,7 +317,7 @@ async fn a_large_directory_is_listed_once_each_with_mds() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
-async fn snapshots_of_either_are_read_by_the_other_with_mds() {
+async fn snapshots_of_either_are_read_by_the_other() {
     let place = Place::new("snapshots").await;
     let (ours, theirs) = (&place.fs, |path: &str| place.theirs(path));
     let (old, new) = (pattern(5 << 20, 1), pattern(5 << 20, 2));
@@ -348,7 +348,7 @@ async fn snapshots_of_either_are_read_by_the_other_with_mds() {
 /// Goal: the server shows who has mounted, and no session once it is unmounted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
-async fn a_mount_ends_without_a_trace_with_mds() {
+async fn a_mount_ends_without_a_trace() {
     let rados = rados().await;
     let options = MountOptions::new().named("fs").metadata("purpose", "test");
     let fs = FileSystem::mount(&rados, options).await.expect("mounted");
