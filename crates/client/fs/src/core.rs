@@ -114,7 +114,10 @@ impl Core {
         pairs.insert("loligo_version".to_owned(), env!("CARGO_PKG_VERSION").to_owned());
         let mut all: BTreeMap<Name, Name> =
             pairs.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
-        all.insert("root".into(), Name::from(&self.options.root));
+        // The server refuses a root without a slash, and compares it with the key's path.
+        let root = self.options.root.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+        let root: Vec<u8> = root.flat_map(|name| [&b"/"[..], name].concat()).collect();
+        all.insert("root".into(), if root.is_empty() { "/".into() } else { Name::from(root) });
         all
     }
 

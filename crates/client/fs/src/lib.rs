@@ -27,7 +27,8 @@
 //! The client caches attributes and names as far as the servers' capabilities allow, and no data: reads
 //! and writes go to the OSDs. It keeps its sessions over lost connections and restarts of servers.
 //!
-//! Not here: file locks, quotas' enforcement, ACLs' enforcement, data in a cache, encryption.
+//! Not here: file locks, data in a cache, encryption, and what a client enforces itself: permissions (the
+//! limits of a key are the servers'), access control lists and quotas.
 #![forbid(unsafe_code)]
 
 mod attributes;

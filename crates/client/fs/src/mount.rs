@@ -80,7 +80,11 @@ impl FileSystem {
     /// # Errors
     /// Changes could not be made durable. The mount has ended all the same.
     pub async fn unmount(self) -> Result<(), Error> {
-        let synced = self.sync().await;
+        let patience = self.core.patience;
+        let synced = match tokio::time::timeout(patience, self.sync()).await {
+            Ok(synced) => synced,
+            Err(_) => Err(loligo_rados::Error::Timeout(patience).into()),
+        };
         self.core.is_closed.store(true, Ordering::Release);
         self.core.close_sessions(CLOSING_MAX.min(self.core.patience)).await;
         synced

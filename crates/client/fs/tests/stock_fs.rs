@@ -53,9 +53,11 @@ impl Drop for Fuse {
 
 impl Place {
     async fn new(name: &str) -> Self {
+        // A name of this run's own: a cluster may be used twice.
+        let name = &format!("{name}-{}", std::process::id());
         let rados = rados().await;
         let whole = FileSystem::mount(&rados, MountOptions::new()).await.expect("mounted");
-        let _ = whole.create_dir(name, 0o777).await;
+        whole.create_dir(name, 0o777).await.expect("made");
         whole.unmount().await.expect("unmounted");
         let root = format!("/{name}");
         let fs = FileSystem::mount(&rados, MountOptions::new().root(&root)).await.expect("mounted");
@@ -373,4 +375,67 @@ async fn a_mount_ends_without_a_trace() {
     assert!(missing.to_string().contains("'fs'"), "{missing}");
     let missing = FileSystem::mount(&rados, MountOptions::new().root("/no/such")).await;
     assert_eq!(failed(missing), Errno::ENOENT);
+}
+
+/// Goal: a restart of the metadata server loses nothing that was answered, and open files go on. Method: the
+/// server fails while files are being made and one is being written; it starts again by itself.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn a_restart_of_the_server_is_survived() {
+    let rados = rados().await;
+    let fs = FileSystem::mount(&rados, MountOptions::new()).await.expect("mounted");
+    let dir = &format!("restart-{}", std::process::id());
+    fs.create_dir(dir, 0o777).await.expect("made");
+    let fs = &fs;
+    let file =
+        &fs.open(format!("{dir}/open"), OpenOptions::new().read().write().create()).await.expect("opened");
+    let data = pattern(4000, 9);
+    let part = |at: usize| data.slice(at * 10..at * 10 + 10);
+    let work = async {
+        for at in 0..400 {
+            fs.make_node(format!("{dir}/{at}"), 0o644, 0).await.expect("made");
+            file.write_at(at as u64 * 10, part(at)).await.expect("written");
+            if at == 100 {
+                ceph(&["mds", "fail", "0"]);
+            }
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(120), work).await.expect("the server comes back");
+    file.sync().await.expect("durable");
+    let names = fs.read_dir(dir).await.expect("a directory").all().await.expect("listed");
+    assert_eq!(names.len(), 401);
+    assert_eq!(sum(&file.read_at(0, 1 << 20).await.expect("read")), sum(&data));
+    let another =
+        FileSystem::mount(&self::rados().await, MountOptions::new().root(dir)).await.expect("mounted");
+    let seen = another.open("open", OpenOptions::new().read()).await.expect("opened");
+    assert_eq!(sum(&seen.read_at(0, 1 << 20).await.expect("read")), sum(&data));
+    drop(seen);
+    another.unmount().await.expect("unmounted");
+    fs.clone().unmount().await.expect("unmounted");
+}
+
+/// Goal: an evicted client is told so, with a clear error, instead of waiting for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn an_evicted_client_is_told() {
+    let rados = rados().await;
+    let fs = FileSystem::mount(&rados, MountOptions::new()).await.expect("mounted");
+    fs.stat("/").await.expect("there");
+    ceph(&["tell", "mds.0", "session", "evict", &format!("id={}", rados.instance_id())]);
+    let work = async {
+        loop {
+            if let Err(e) = fs.create_dir("evicted", 0o755).await {
+                break e;
+            }
+            fs.remove_dir("evicted").await.unwrap_or_default();
+        }
+    };
+    let told = tokio::time::timeout(std::time::Duration::from_secs(90), work).await.expect("it is told");
+    assert!(told.to_string().contains("mds.0 refused a session"), "{told}");
+}
+
+fn ceph(args: &[&str]) -> String {
+    let done = Command::new("ceph").args(args).env("CEPH_CONF", stock()).output().expect("ceph is installed");
+    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
+    String::from_utf8_lossy(&done.stdout).into_owned()
 }

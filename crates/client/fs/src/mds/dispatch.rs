@@ -53,9 +53,19 @@ impl Peers for Core {
 
     fn forgotten(&self, conn: &Arc<Connection>) {
         if let Some(session) = session_of(conn) {
-            // The server closes the connection of a session that it has closed.
-            let why = if session.phase() == Phase::Closing { Ended::Closed } else { Ended::Lost };
-            self.session_ended(&session, why);
+            match session.phase() {
+                // The server closes the connection of a session that it has closed.
+                Phase::Closing => self.session_ended(&session, Ended::Closed),
+                // Nothing was agreed on: the next request opens another session.
+                Phase::Opening => self.session_ended(&session, Ended::Lost),
+                // It has restarted, or has evicted this client: the next map tells, or none.
+                Phase::Open | Phase::Reconnecting => {
+                    let now = self.now_ms();
+                    session.trust.end_generation();
+                    session.state().forgotten_ms.get_or_insert(now);
+                }
+                Phase::Ended(_) => {}
+            }
         }
     }
 }

@@ -18,6 +18,8 @@ const TICK: Duration = Duration::from_secs(1);
 const DIRTY_TICKS: u32 = 5;
 /// Inodes kept at most (`client_cache_size`).
 const INODES_MAX: usize = 16_384;
+/// How long after a server has forgotten a session the map may take to name its successor.
+const SUCCESSOR_MS: u64 = 20_000;
 /// Seconds for which a renewal holds, if the map does not say.
 const SESSION_TIMEOUT: u32 = 60;
 
@@ -32,6 +34,7 @@ impl Core {
                 return;
             }
             ticks = ticks.wrapping_add(1);
+            core.give_up_forgotten();
             core.renew_what_is_due();
             if ticks.is_multiple_of(DIRTY_TICKS) {
                 core.flush_all();
@@ -44,6 +47,19 @@ impl Core {
     pub(super) fn timeout_ms(&self) -> u64 {
         let timeout = self.mds_map().map_or(SESSION_TIMEOUT, |map| map.session_timeout_s);
         u64::from(timeout) * 1000
+    }
+
+    /// Gives sessions up that a server has forgotten, unless it has restarted: then its successor asks for
+    /// what this client had.
+    fn give_up_forgotten(&self) {
+        let now = self.now_ms();
+        let is_blocked = self.rados.is_blocklisted();
+        for session in self.all_sessions() {
+            let forgotten = session.state().forgotten_ms;
+            if forgotten.is_some_and(|since| is_blocked || now - since >= SUCCESSOR_MS) {
+                self.session_ended(&session, Ended::Lost);
+            }
+        }
     }
 
     /// Renews the sessions whose last renewal is a third of its time old.
@@ -63,7 +79,8 @@ impl Core {
     /// The server has opened a session, or tells its features again.
     pub(super) fn session_opened(&self, session: &Session, msg: &ClientSession) {
         session.state().features = msg.features.clone();
-        if matches!(session.phase(), Phase::Opening | Phase::Reconnecting) {
+        // A server that restarts says so before it serves.
+        if session.phase() == Phase::Opening {
             let now = self.now_ms();
             // What is granted before the first renewal holds as long as the session.
             session.trust.extend(now + self.timeout_ms());
@@ -180,7 +197,15 @@ impl Core {
         if !is_idle || !self.inodes.remove_unused(inode) {
             return false;
         }
-        let caps = inode.known().caps.take_all();
+        let (caps, found_in) = {
+            let mut known = inode.known();
+            (known.caps.take_all(), known.found_in.take())
+        };
+        if let Some((dir, name)) = found_in
+            && let Some(dir) = self.inodes.get(dir)
+        {
+            dir.known().entries.remove(&name);
+        }
         for (rank, cap) in caps {
             let Some(session) = self.session_of(rank) else { continue };
             session.release(CapRelease {

@@ -101,6 +101,8 @@ pub(crate) struct State {
     pub(crate) releases: Vec<CapRelease>,
     /// The server permits no changes.
     pub(crate) is_read_only: bool,
+    /// When the server had forgotten the session, by the client's clock.
+    pub(crate) forgotten_ms: Option<u64>,
 }
 
 impl Session {
@@ -116,6 +118,7 @@ impl Session {
             unconfirmed: BTreeMap::new(),
             releases: Vec::new(),
             is_read_only: false,
+            forgotten_ms: None,
         };
         Arc::new(Self {
             rank,
