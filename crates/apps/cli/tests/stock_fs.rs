@@ -60,7 +60,7 @@ fn files_are_carried_in_and_out() {
     let local = Folder::new("files");
     let data = pattern((21 << 20) + 5);
     fs::write(local.path("in"), &data).expect("written");
-    done(&["mkdir", "-p", "/cli/files"]);
+    done(&["mkdir", "--parents", "/cli/files"]);
     done(&["put", "--verify", &local.path("in"), "/cli/files/f"]);
     assert_eq!(done(&["ls", "/cli/files"]), "f\n");
     let shown: Value =
@@ -74,7 +74,7 @@ fn files_are_carried_in_and_out() {
     done(&["truncate", "/cli/files/g", "4K"]);
     assert!(loligo(&["cat", "/cli/files/g"]).stdout == data[..4096]);
     done(&["mv", "/cli/files/g", "/cli/files/h"]);
-    done(&["ln", "-s", "h", "/cli/files/link"]);
+    done(&["ln", "--symbolic", "h", "/cli/files/link"]);
     done(&["chmod", "600", "/cli/files/h"]);
     let long = done(&["ls", "-l", "/cli/files"]);
     assert!(long.lines().any(|line| line.starts_with("-rw-------") && line.ends_with(" h")), "{long}");

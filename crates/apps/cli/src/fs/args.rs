@@ -99,7 +99,7 @@ pub(crate) enum FsCommand {
         #[arg(required = true)]
         paths: Vec<Name>,
         /// Also those above that do not exist; one that exists is no error.
-        #[arg(short, long)]
+        #[arg(long)]
         parents: bool,
         /// The permissions, in octal digits.
         #[arg(long, value_parser = octal, default_value = "755")]
@@ -124,7 +124,8 @@ pub(crate) enum FsCommand {
         target: Name,
         /// The new name.
         path: Name,
-        #[arg(short, long)]
+        /// Make a symbolic link.
+        #[arg(long)]
         symbolic: bool,
     },
     /// Set a file's size: cut it off, or extend it by a hole.
