@@ -22,6 +22,9 @@ use crate::totals::Totals;
 /// The part of their names that marks tests for three OSDs.
 const THREE_OSDS: &str = "in_chaos";
 
+/// The name of programs whose tests need a metadata server.
+const OF_FS: &str = "stock_fs";
+
 /// The lanes that share the tests against one OSD. A single program takes half of their time.
 const LANES: usize = 2;
 
@@ -35,6 +38,8 @@ pub(crate) enum Kind {
     All,
     /// The tests of programs and clusters of another release.
     Releases,
+    /// The tests against a file system with a metadata server.
+    Fs,
     /// The tests against three monitors and three OSDs.
     Three,
 }
@@ -109,6 +114,7 @@ impl<'a> Group<'a> {
     fn shown(&self) -> String {
         let what = match self.kind {
             Kind::All | Kind::Releases => "tests against",
+            Kind::Fs => "tests against metadata servers of",
             Kind::Three => "three monitors and three OSDs of",
         };
         format!("{what} Ceph {}", self.release.version())
@@ -142,6 +148,7 @@ impl<'a> Group<'a> {
         let cluster = match self.kind {
             Kind::Three => chaos_cluster(self.release),
             Kind::All | Kind::Releases => cluster_of(self.release, lane),
+            Kind::Fs => fs_cluster(self.release),
         };
         cluster.map_err(|error| Stuck { why: error.to_string(), is_without_cluster: true })
     }
@@ -150,7 +157,8 @@ impl<'a> Group<'a> {
 impl Kind {
     fn has(self, program: &Program) -> bool {
         match self {
-            Self::All => true,
+            Self::All => program.target != OF_FS,
+            Self::Fs => program.target == OF_FS,
             Self::Releases => program.target == "releases",
             Self::Three => program.target == "chaos",
         }
@@ -159,7 +167,7 @@ impl Kind {
     fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::All => &["--ignored", "--test-threads=1", "--skip", THREE_OSDS],
-            Self::Releases => &["--ignored", "--test-threads=1"],
+            Self::Releases | Self::Fs => &["--ignored", "--test-threads=1"],
             Self::Three => &["--ignored", "--nocapture"],
         }
     }
@@ -169,7 +177,7 @@ impl Kind {
         let dir = || cluster.dir().as_os_str().to_owned();
         let conf = || cluster.conf().into_os_string();
         match self {
-            Self::All => vec![
+            Self::All | Self::Fs => vec![
                 // Ceph's own programs, and tests that replace one, read CEPH_CONF.
                 ("CEPH_CONF", conf()),
                 ("LOLIGO_STOCK_CONF", conf()),
@@ -190,6 +198,11 @@ pub(crate) fn stock_cluster() -> Result<Cluster> {
 fn cluster_of(release: Release, lane: usize) -> Result<Cluster> {
     let dir = dir_of(release, &format!("one.{lane}"));
     Cluster::up(&dir, &UpOptions { release, ..UpOptions::default() })
+}
+
+/// Starts a cluster with a metadata server and a file system.
+fn fs_cluster(release: Release) -> Result<Cluster> {
+    Cluster::up(&dir_of(release, "fs"), &UpOptions { release, mds: 1, ..UpOptions::default() })
 }
 
 /// Starts a cluster whose parts can fail: its OSDs keep acknowledged data, and, if possible, it has a

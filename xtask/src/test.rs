@@ -77,8 +77,10 @@ impl Options {
     /// The kinds of tests against a release that are chosen.
     fn against(&self, release: Release) -> Vec<Kind> {
         let one = if release == Release::Pacific { Kind::All } else { Kind::Releases };
-        let all = [(Part::Stock, one), (Part::Chaos, Kind::Three)];
-        all.into_iter().filter(|(part, _)| self.has(*part)).map(|(_, kind)| kind).collect()
+        // The stock client that shares the file system with ours is the one that is installed here.
+        let fs = (release == Release::Pacific).then_some((Part::Stock, Kind::Fs));
+        let all = [(Part::Stock, one), (Part::Chaos, Kind::Three)].into_iter().chain(fs);
+        all.filter(|(part, _)| self.has(*part)).map(|(_, kind)| kind).collect()
     }
 }
 
@@ -146,7 +148,7 @@ mod tests {
     #[test]
     fn a_part_is_chosen_with_its_kinds() {
         let of = |part, release| Options { part, ..Options::default() }.against(release);
-        assert_eq!(of(None, Release::Pacific), [Kind::All, Kind::Three]);
+        assert_eq!(of(None, Release::Pacific), [Kind::All, Kind::Three, Kind::Fs]);
         assert_eq!(of(None, Release::Reef), [Kind::Releases, Kind::Three]);
         assert_eq!(of(Some(Part::Chaos), Release::Pacific), [Kind::Three]);
         assert_eq!(of(Some(Part::Unit), Release::Pacific), []);

@@ -9,6 +9,7 @@ use crate::contend::Contend;
 use crate::damage::DamageCommand;
 use crate::df::Df;
 use crate::file::FileCommand;
+use crate::fs::FsArgs;
 use crate::fsck::Fsck;
 use crate::locks::Lock;
 use crate::lockstat::Lockstat;
@@ -96,6 +97,8 @@ pub(crate) enum Command {
     /// Files of any size, striped over objects as `rados --striper` does it.
     #[command(subcommand)]
     File(FileCommand),
+    /// Files and directories of CephFS, without a mount.
+    Fs(FsArgs),
     /// Images of block devices, as `rbd` has them.
     #[command(subcommand)]
     Rbd(RbdCommand),

@@ -101,8 +101,9 @@ fn stock_words(why: &dyn Any) -> Option<&'static str> {
 fn errno(why: &dyn Any) -> Option<Errno> {
     let rados = why.downcast_ref::<loligo_rados::Error>().map(loligo_rados::Error::errno);
     let image = why.downcast_ref::<loligo_rbd::Error>().map(loligo_rbd::Error::errno);
+    let file = why.downcast_ref::<loligo_fs::Error>().map(loligo_fs::Error::errno);
     let local = why.downcast_ref::<io::Error>().and_then(io::Error::raw_os_error).map(Errno);
-    rados.or(image).or(local)
+    rados.or(image).or(file).or(local)
 }
 
 #[cfg(test)]

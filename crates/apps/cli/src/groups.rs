@@ -128,7 +128,10 @@ const GROUPS: &[Group] = &[
             of_object("rollback"),
         ],
     },
-    Group { heading: "Files", commands: &[entry("file", AT_SNAPSHOT, CLUSTER)] },
+    Group {
+        heading: "Files",
+        commands: &[entry("file", AT_SNAPSHOT, CLUSTER), entry("fs", IN_CLUSTER, CLUSTER)],
+    },
     Group {
         heading: "Images",
         commands: &[entry(

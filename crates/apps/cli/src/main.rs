@@ -23,6 +23,7 @@ mod export;
 mod failure;
 mod file;
 mod format;
+mod fs;
 mod fsck;
 mod groups;
 mod in_flight;
@@ -153,6 +154,7 @@ fn carry_out(cli: &Cli, builder: Builder) -> Result<(), Failure> {
         Command::Df(Df { dir: Some(dir) }) => df::of_dir(dir, options),
         Command::Df(Df { dir: None }) => in_cluster(options, builder, df::run),
         Command::File(command) => in_cluster(options, builder, |client| file::run(client, command)),
+        Command::Fs(args) => in_cluster(options, builder, |client| fs::run(client, args)),
         Command::Rbd(command) => in_cluster(options, builder, |client| {
             rbd::run(client, command).map_err(Failure::ending_with_errno)
         }),
