@@ -115,7 +115,8 @@ pub enum Effect {
     SendReleases,
     /// Writes and changes fail with EROFS.
     ReadOnly,
-    /// Resend unsafe requests, claim capabilities with this previous generation, resend flushes and
+    /// Resend unsafe requests, claim capabilities with this previous generation (none has it if the session's
+    /// time was over: all are void then), resend flushes and
     /// requests; then call [`Session::reconnect_sent`].
     Reconnect {
         /// The generation before the reconnect.
@@ -272,7 +273,7 @@ impl Session {
                 self.effects.push(Effect::Rejected { is_blocklisted });
             }
             SessionEvent::Push => self.pushed(),
-            SessionEvent::RankReconnects => self.reconnect(),
+            SessionEvent::RankReconnects => self.reconnect(now),
         }
     }
 
@@ -346,9 +347,13 @@ impl Session {
         }
     }
 
-    fn reconnect(&mut self) {
+    fn reconnect(&mut self, now: Moment) {
         match self.phase {
             Phase::Open | Phase::Reconnecting => {
+                // The old server may have given others what this client had, and its word of that is lost.
+                if self.phase == Phase::Open && now >= self.until {
+                    self.generation = self.generation.wrapping_add(1);
+                }
                 let previous = self.generation;
                 self.phase = Phase::Reconnecting;
                 self.generation = self.generation.wrapping_add(1);

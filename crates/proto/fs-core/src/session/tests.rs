@@ -105,6 +105,15 @@ fn after_a_restart_capabilities_count_once_the_server_has_answered() {
 }
 
 #[test]
+fn a_session_whose_time_was_over_before_a_restart_reconnects_with_void_capabilities() {
+    let mut session = opened();
+    let generation = session.validity().generation;
+    session.event(SessionEvent::RankReconnects, at(60));
+    let reconnect = Effect::Reconnect { previous: generation + 1 };
+    assert_eq!(session.take_effects(), [Effect::Voided, reconnect]);
+}
+
+#[test]
 fn a_refused_session_says_why_and_may_be_tried_again() {
     let mut session = Session::new(Rank(0), TIMEOUT);
     session.open(at(0));
