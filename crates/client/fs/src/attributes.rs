@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use loligo_rados::Errno;
 use loligo_wire::UTime;
 use loligo_wire::message::mds::{RequestOp, SetAttr};
 
 use crate::error::Error;
-use crate::error::errno::EFBIG;
 use crate::inode::{Inode, mode};
 use crate::mount::FileSystem;
 use crate::names::{regular_file, writable};
@@ -77,7 +77,7 @@ impl FileSystem {
             regular_file(inode)?;
             let max = self.core.mds_map().map_or(u64::MAX, |map| map.max_file_size);
             if size > max {
-                return Err(EFBIG.into());
+                return Err(Errno::EFBIG.into());
             }
             args.old_size = inode.known().attrs.size;
             args.size = size;

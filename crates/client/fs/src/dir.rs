@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use loligo_rados::Errno;
 use loligo_wire::Caps;
 use loligo_wire::message::mds::{FilePath, Frag, ReadDirArgs, RequestOp};
 
 use crate::error::Error;
-use crate::error::errno::ENOTDIR;
 use crate::inode::Inode;
 use crate::metadata::Metadata;
 use crate::mount::FileSystem;
@@ -53,7 +53,7 @@ impl FileSystem {
     pub async fn read_dir(&self, path: impl AsRef<[u8]>) -> Result<ReadDir, Error> {
         let dir = self.core.walk(path.as_ref(), Last::Follow).await?;
         if !dir.is_dir() {
-            return Err(ENOTDIR.into());
+            return Err(Errno::ENOTDIR.into());
         }
         let first = dir.known().attrs.frag_tree.leaf(0);
         Ok(ReadDir {

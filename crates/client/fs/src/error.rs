@@ -6,20 +6,6 @@ use std::time::Duration;
 use loligo_rados::Errno;
 use loligo_wire::DecodeError;
 
-/// Errnos of file systems that objects do not have.
-pub(crate) mod errno {
-    use loligo_rados::Errno;
-
-    pub(crate) const EBADF: Errno = Errno(9);
-    pub(crate) const EXDEV: Errno = Errno(18);
-    pub(crate) const ENOTDIR: Errno = Errno(20);
-    pub(crate) const EISDIR: Errno = Errno(21);
-    pub(crate) const EFBIG: Errno = Errno(27);
-    pub(crate) const ENAMETOOLONG: Errno = Errno(36);
-    pub(crate) const ELOOP: Errno = Errno(40);
-    pub(crate) const EHOSTUNREACH: Errno = Errno(113);
-}
-
 /// Why an operation on a file system failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -105,11 +91,11 @@ impl Error {
             Self::Rados(e) => e.errno(),
             Self::NoFileSystem { .. } => Errno::ENOENT,
             Self::NoMap { .. } => Errno::ETIMEDOUT,
-            Self::NoServer { .. } => errno::EHOSTUNREACH,
+            Self::NoServer { .. } => Errno::EHOSTUNREACH,
             Self::Rejected { .. } => Errno::EPERM,
             Self::SessionLost(_) => Errno::EIO,
             Self::Decode { .. } => Errno::EPROTO,
-            Self::Forwards(_) => Errno(72), // EMULTIHOP
+            Self::Forwards(_) => Errno::EMULTIHOP,
             Self::Unmounted => Errno::ENOTCONN,
         }
     }

@@ -12,7 +12,6 @@ use loligo_wire::{Caps, UTime};
 
 use crate::data::Objects;
 use crate::error::Error;
-use crate::error::errno::{EBADF, EFBIG, EISDIR};
 use crate::inode::Inode;
 use crate::mds::missing;
 use crate::metadata::Metadata;
@@ -142,7 +141,7 @@ impl FileSystem {
         for _ in 0..40 {
             let (dir, name) = core.walk_to_parent(&path).await.map_err(|e| match e {
                 // The root, and what ends with `..`, are directories.
-                Error::Os(Errno::EEXIST) => Error::Os(EISDIR),
+                Error::Os(Errno::EEXIST) => Error::Os(Errno::EISDIR),
                 other => other,
             })?;
             match core.lookup(&dir, &name).await {
@@ -170,7 +169,7 @@ impl FileSystem {
             let done = core.call(Request { opens, ..Request::in_dir(&dir, &name, op) }).await?;
             return done.target.map(Ok).ok_or_else(|| missing("create", 0));
         }
-        Err(crate::error::errno::ELOOP.into())
+        Err(Errno::ELOOP.into())
     }
 
     /// Opens an existing file.
@@ -209,7 +208,7 @@ impl File {
     /// EBADF if the file is not open to read.
     pub async fn read_at(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
         if !self.options.read || self.is_closed.load(Ordering::Acquire) {
-            return Err(EBADF.into());
+            return Err(Errno::EBADF.into());
         }
         let core = &self.fs.core;
         let end = offset.checked_add(len).ok_or(Errno::EINVAL)?;
@@ -253,16 +252,16 @@ impl File {
     pub async fn write_at(&self, offset: u64, data: impl Into<Bytes>) -> Result<(), Error> {
         let data = data.into();
         if !self.options.write || self.is_closed.load(Ordering::Acquire) {
-            return Err(EBADF.into());
+            return Err(Errno::EBADF.into());
         }
         if data.is_empty() {
             return Ok(());
         }
         let core = &self.fs.core;
-        let end = offset.checked_add(data.len() as u64).ok_or(EFBIG)?;
+        let end = offset.checked_add(data.len() as u64).ok_or(Errno::EFBIG)?;
         let max = core.mds_map().map_or(u64::MAX, |map| map.max_file_size);
         if end > max {
-            return Err(EFBIG.into());
+            return Err(Errno::EFBIG.into());
         }
         let writing = core.acquire(&self.inode, Caps::FILE_WR, Some(end)).await?;
         if self.inode.known().attrs.inline.is_some() {
@@ -294,7 +293,7 @@ impl File {
     /// Makes a range read as zeros, and gives back the room of whole objects' parts. The size stays.
     pub async fn punch_hole(&self, offset: u64, len: u64) -> Result<(), Error> {
         if !self.options.write || self.is_closed.load(Ordering::Acquire) {
-            return Err(EBADF.into());
+            return Err(Errno::EBADF.into());
         }
         let core = &self.fs.core;
         core.know_size(&self.inode, u64::MAX).await?;
@@ -312,7 +311,7 @@ impl File {
     /// Sets the file's size.
     pub async fn truncate(&self, size: u64) -> Result<(), Error> {
         if !self.options.write || self.is_closed.load(Ordering::Acquire) {
-            return Err(EBADF.into());
+            return Err(Errno::EBADF.into());
         }
         self.fs.truncate_inode(&self.inode, size).await
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use loligo_maps::{FsMapUser, MdsMap, MdsState};
-use loligo_rados::Rados;
+use loligo_rados::{Errno, Rados};
 use loligo_wire::message::mds::{ClientSession, FilePath, RequestOp, SessionOp};
 use loligo_wire::message::mon::{MFSMapUser, MMDSMap};
 use loligo_wire::message::{Message as _, Msg};
@@ -161,7 +161,7 @@ impl Core {
         let request = Request { path: FilePath::new(Ino::ROOT, path), ..Request::about(&place, get) };
         let root = self.call(request).await?.target.ok_or_else(|| missing("mount", 0))?;
         if !root.is_dir() {
-            return Err(crate::error::errno::ENOTDIR.into());
+            return Err(Errno::ENOTDIR.into());
         }
         let _ = self.root.set(root);
         Ok(())
@@ -218,11 +218,11 @@ const PREVIOUS: (u32, Duration) = (200, Duration::from_millis(5));
 async fn register(core: &Arc<Core>) -> Result<(), Error> {
     for _ in 0..PREVIOUS.0 {
         match core.cluster().register(EntityType::MDS, &[MMDSMap::KIND, MFSMapUser::KIND], core) {
-            Err(e) if e.errno() == loligo_rados::Errno::EEXIST => tokio::time::sleep(PREVIOUS.1).await,
+            Err(e) if e.errno() == Errno::EEXIST => tokio::time::sleep(PREVIOUS.1).await,
             done => return Ok(done?),
         }
     }
-    Err(loligo_rados::Errno::EEXIST.into())
+    Err(Errno::EEXIST.into())
 }
 
 /// Returns the number of the file system that is asked for.

@@ -5,7 +5,6 @@ use loligo_wire::message::mds::{FilePath, RequestOp, SnapPayload};
 use loligo_wire::{Caps, Encode as _};
 
 use crate::error::Error;
-use crate::error::errno::{EISDIR, ENOTDIR, EXDEV};
 use crate::inode::{Inode, mode};
 use crate::metadata::Metadata;
 use crate::mount::FileSystem;
@@ -80,7 +79,7 @@ impl FileSystem {
                 other => other?,
             }
         }
-        if self.stat(path).await?.is_dir() { Ok(()) } else { Err(ENOTDIR.into()) }
+        if self.stat(path).await?.is_dir() { Ok(()) } else { Err(Errno::ENOTDIR.into()) }
     }
 
     /// Makes a symbolic link.
@@ -104,7 +103,7 @@ impl FileSystem {
         let (dir, name) = self.core.walk_to_parent(path.as_ref()).await?;
         writable(&dir)?;
         if !inode.id.is_head() {
-            return Err(EXDEV.into());
+            return Err(Errno::EXDEV.into());
         }
         let request = Request {
             path2: inode.address.clone(),
@@ -167,7 +166,7 @@ impl FileSystem {
                 writable(&to_dir)?;
                 RequestOp::Rename
             }
-            _ => return Err(EXDEV.into()),
+            _ => return Err(Errno::EXDEV.into()),
         };
         let request = Request {
             path2: from_dir.address_of(&from_name),
@@ -189,7 +188,7 @@ pub(crate) fn writable(dir: &Inode) -> Result<(), Errno> {
 pub(crate) fn regular_file(inode: &Inode) -> Result<(), Errno> {
     match inode.kind() {
         mode::REGULAR => Ok(()),
-        mode::DIRECTORY => Err(EISDIR),
+        mode::DIRECTORY => Err(Errno::EISDIR),
         _ => Err(Errno::EINVAL),
     }
 }

@@ -4,8 +4,6 @@ use std::collections::VecDeque;
 
 use loligo_rados::Errno;
 
-use crate::error::errno::{ELOOP, ENAMETOOLONG};
-
 /// Bytes of a name at most (`NAME_MAX`).
 pub(crate) const NAME_BYTES_MAX: usize = 255;
 /// Symbolic links that one path may lead through, as on Linux.
@@ -48,7 +46,7 @@ impl Rest {
     pub(crate) fn follow(&mut self, target: &[u8]) -> Result<bool, Errno> {
         self.links += 1;
         if self.links > LINKS_MAX {
-            return Err(ELOOP);
+            return Err(Errno::ELOOP);
         }
         if target.is_empty() {
             return Err(Errno::ENOENT);
@@ -73,7 +71,7 @@ fn names(path: &[u8]) -> Result<VecDeque<Vec<u8>>, Errno> {
 /// Returns the name if a directory can have an entry of this name.
 pub(crate) fn checked(name: &[u8]) -> Result<&[u8], Errno> {
     if name.len() > NAME_BYTES_MAX {
-        return Err(ENAMETOOLONG);
+        return Err(Errno::ENAMETOOLONG);
     }
     if name.contains(&0) {
         return Err(Errno::EINVAL);
@@ -124,7 +122,7 @@ mod tests {
             assert_eq!(rest.is_dir(), is_dir, "{path:?}");
             assert_eq!(all(rest), names, "{path:?}");
         }
-        assert_eq!(Rest::of(&[b'x'; 256]).expect_err("long"), ENAMETOOLONG);
+        assert_eq!(Rest::of(&[b'x'; 256]).expect_err("long"), Errno::ENAMETOOLONG);
         assert!(Rest::of(&[b'x'; 255]).is_ok());
         assert_eq!(Rest::of(b"a\0b").expect_err("a zero"), Errno::EINVAL);
     }

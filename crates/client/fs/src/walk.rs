@@ -8,7 +8,6 @@ use loligo_wire::message::mds::RequestOp;
 
 use crate::core::Core;
 use crate::error::Error;
-use crate::error::errno::ENOTDIR;
 use crate::inode::{Inode, mode};
 use crate::mds::missing;
 use crate::path::{self, Rest};
@@ -38,7 +37,7 @@ impl Core {
         while let Some(name) = rest.next() {
             let here = above.last().cloned().ok_or(Errno::ENOENT)?;
             if !here.is_dir() {
-                return Err(ENOTDIR.into());
+                return Err(Errno::ENOTDIR.into());
             }
             if name == b".." {
                 // The root's parent is the root.
@@ -58,7 +57,7 @@ impl Core {
         }
         let found = above.pop().ok_or(Errno::ENOENT)?;
         if rest.is_dir() && !found.is_dir() {
-            return Err(ENOTDIR.into());
+            return Err(Errno::ENOTDIR.into());
         }
         Ok(found)
     }
@@ -69,7 +68,7 @@ impl Core {
         let name = path::checked(name)?.to_vec();
         let dir = self.walk(dir, Last::Follow).await?;
         if !dir.is_dir() {
-            return Err(ENOTDIR.into());
+            return Err(Errno::ENOTDIR.into());
         }
         Ok((dir, name))
     }

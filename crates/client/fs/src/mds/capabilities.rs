@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use loligo_rados::Errno;
 use loligo_wire::message::Msg;
 use loligo_wire::message::mds::{
     CapFile, CapOp, CapRelease, ClientCaps, DirCounts, OpenArgs, RequestOp, SnapTrace, Xattrs,
 };
-use loligo_wire::{Caps, DecodeError, Encode as _, Epoch, Ino, Tid};
+use loligo_wire::{Caps, DecodeError, Encode as _, Epoch, Ino, Rank, Tid};
 
 use crate::core::Core;
 use crate::error::Error;
@@ -37,7 +38,8 @@ impl Core {
     /// Waits until this client may read or write a file's data, and, for a write, up to `end`.
     ///
     /// # Errors
-    /// The mount has ended, or the server gives nothing after its session was lost.
+    /// The mount has ended, or the server gives nothing after its session was lost; EROFS for a write if the
+    /// server permits no changes.
     pub(crate) async fn acquire(
         &self,
         inode: &Arc<Inode>,
@@ -52,7 +54,7 @@ impl Core {
             if self.has_ended() {
                 return Err(Error::Unmounted);
             }
-            let (is_unknown, asks) = {
+            let (auth, asks) = {
                 let mut known = inode.known();
                 let lacks_room = end.filter(|end| *end > known.attrs.max_size);
                 if lacks_room.is_none() && known.caps.try_begin(caps, self.now_ms()) {
@@ -62,16 +64,24 @@ impl Core {
                 if let Some(end) = lacks_room.filter(|_| asks) {
                     known.asked_max = end;
                 }
-                (known.caps.auth().is_none(), asks)
+                (known.caps.auth(), asks)
             };
-            if is_unknown {
+            let Some(auth) = auth else {
                 // The session in which the file was opened is lost.
                 self.open_again(inode).await?;
                 continue;
+            };
+            if caps.contains(Caps::FILE_WR) && self.is_read_only(auth) {
+                return Err(Errno::EROFS.into());
             }
             self.send_due_asking(inode, false, asks);
             changed.await;
         }
+    }
+
+    /// Returns `true` if a server permits no changes, because it cannot make them durable.
+    fn is_read_only(&self, rank: Rank) -> bool {
+        self.session_of(rank).is_some_and(|session| session.state().is_read_only)
     }
 
     /// Opens a file in a new session, so that the server grants what the open files need.

@@ -125,7 +125,11 @@ impl Core {
                 session.send_releases();
                 session.send(Msg::new(&ClientSession::new(SessionOp::FlushMsgAck, msg.seq)));
             }
-            SessionOp::ForceReadOnly => session.state().is_read_only = true,
+            SessionOp::ForceReadOnly => {
+                session.state().is_read_only = true;
+                // Writes that wait for room or a capability fail.
+                self.inodes.all().iter().for_each(|inode| inode.changed.notify_waiters());
+            }
             SessionOp::Reject => {
                 let why =
                     msg.error_string().map_or_else(|| "no reason given".to_owned(), ToString::to_string);
