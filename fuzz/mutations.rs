@@ -1,5 +1,6 @@
 //! Mutates a fuzz target's corpus; included in the tests that replay it. Method: each input is a file of the
-//! corpus with a few changes: bytes, numbers at limits, parts that are missing, repeated or from another file.
+//! corpus with a few changes: bytes, numbers at limits, parts that are missing, repeated or from another
+//! file.
 //!
 //! Without settings the same few hundred inputs are tried each time. `LOLIGO_FUZZ_SECONDS` tries further ones
 //! for that long, and `LOLIGO_FUZZ_SEED` chooses others. An input that fails is kept in a file, whose name is

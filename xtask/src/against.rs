@@ -1,8 +1,8 @@
 //! Tests against clusters of stock Ceph.
 //!
 //! Such a test mostly waits: for stock programs to start, for a cluster to notice a death. Therefore several
-//! *lanes* run at the same time. Each lane has a cluster of its own, and runs one test at a time on it: several
-//! tests restart servers or count the contents of a pool.
+//! *lanes* run at the same time. Each lane has a cluster of its own, and runs one test at a time on it:
+//! several tests restart servers or count the contents of a pool.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;

@@ -2,8 +2,8 @@
 //! that a change of it is seen in a review.
 //!
 //! The lists are taken from the pages that `cargo doc` writes: tools that compare APIs need the compiler's
-//! unstable JSON, and a stable compiler has to do here. Another release of the compiler may phrase a declaration
-//! differently; the lists are compared only by the release that wrote them.
+//! unstable JSON, and a stable compiler has to do here. Another release of the compiler may phrase a
+//! declaration differently; the lists are compared only by the release that wrote them.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,9 +1,11 @@
-//! Finds tests that assert nothing: whatever the code under test does, short of a panic of its own, they pass.
+//! Finds tests that assert nothing: whatever the code under test does, short of a panic of its own, they
+//! pass.
 //!
 //! A test has a verdict if it asserts (`assert…!`, `prop_assert…!`, `panic!`, `unreachable!`, `expect_err`,
-//! `unwrap_err`), if it gives something a time to come (`timeout` with `expect` or `unwrap`), or if a function
-//! or constant that it names has one: of its crate's test code, or of code that tests of several crates share.
-//! Functions are known by name alone, so a test may be taken for a better one than it is, never for a worse.
+//! `unwrap_err`), if it gives something a time to come (`timeout` with `expect` or `unwrap`), or if a
+//! function or constant that it names has one: of its crate's test code, or of code that tests of several
+//! crates share. Functions are known by name alone, so a test may be taken for a better one than it is,
+//! never for a worse.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -32,7 +32,8 @@ pub(crate) fn run_apart(command: &mut Command, name: &str, line: impl FnMut(&str
     if let Shown::AtEnd(said) = shown
         && !is_empty(&said)
     {
-        show(&[format!("     Running {name}\n").as_bytes(), &said].concat())?;
+        // Through the macro: a test of this function keeps it from those who count the test's own results.
+        print!("     Running {name}\n{}", String::from_utf8_lossy(&said));
     }
     ended
 }

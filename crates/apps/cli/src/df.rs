@@ -25,8 +25,8 @@ pub(crate) struct Df {
     pub(crate) dir: Option<PathBuf>,
 }
 
-/// Shows the usage of a directory. There is no cluster then, so options that change a cluster's report are refused; a pool, which `CEPH_ARGS` may name for all
-/// commands, changes nothing.
+/// Shows the usage of a directory. There is no cluster then, so options that change a cluster's report are
+/// refused; a pool, which `CEPH_ARGS` may name for all commands, changes nothing.
 pub(crate) fn of_dir(dir: &Path, options: &Options) -> Result<(), Failure> {
     let what = || format!("df {}", dir.display());
     let format = options.format;

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU8, Ordering};
 pub enum Mode {
     /// Nothing.
     Off = 0,
-    /// Waits: the call site that waits, the holder it waits for, and the duration. An acquire without a wait costs
-    /// nothing measurable.
+    /// Waits: the call site that waits, the holder it waits for, and the duration. An acquire without a
+    /// wait costs nothing measurable.
     #[default]
     Contended = 1,
     /// Also every acquisition, and the hold times of a sample: the first 64 acquisitions of a class,

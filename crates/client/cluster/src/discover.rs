@@ -22,7 +22,8 @@ pub(crate) type Groups = Vec<Vec<EntityAddr>>;
 
 /// Time limit for all DNS queries together. The C library would wait ten seconds for each server.
 const DNS_MAX: Duration = Duration::from_secs(10);
-/// The port at which a monitor speaks version 1 of the messenger's protocol. On any other port msgr2 is tried.
+/// The port at which a monitor speaks version 1 of the messenger's protocol. On any other port msgr2 is
+/// tried.
 const PORT_V1: u16 = 6789;
 
 /// Returns the monitors' addresses. `dns` is the server to query instead of the system's.
@@ -104,8 +105,8 @@ async fn from_dns(srv_name: &str, server: Option<SocketAddr>) -> Result<Groups, 
     Err(why)
 }
 
-/// Returns the monitors of one domain, grouped by priority, and for each priority those with msgr2 first. Within a group the order is random, weighted
-/// by the records' weights.
+/// Returns the monitors of one domain, grouped by priority, and for each priority those with msgr2 first.
+/// Within a group the order is random, weighted by the records' weights.
 async fn lookup(
     resolver: &StubResolver,
     service: &RelativeName<Vec<u8>>,

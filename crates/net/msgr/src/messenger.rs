@@ -60,8 +60,8 @@ impl Messenger {
     }
 
     /// Opens a connection, by the version of the protocol that the kind of the address names (msgr2 unless
-    /// it is [`AddrKind::Legacy`]), and returns at once; may be called from any thread. Messages sent before the
-    /// connection is open wait in the out-queue.
+    /// it is [`AddrKind::Legacy`]), and returns at once; may be called from any thread. Messages sent
+    /// before the connection is open wait in the out-queue.
     ///
     /// With a lossless policy, an existing connection to this address is returned instead. After
     /// [`shutdown`](Messenger::shutdown) the returned connection is closed.

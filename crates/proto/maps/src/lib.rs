@@ -8,7 +8,8 @@
 //!
 //! Maps of releases 16 to 20 can be decoded. Maps are encoded as release 16 encodes them: in the form
 //! that all of these releases accept, with checksums. Sources: Ceph's `src/osd/OSDMap.cc`,
-//! `src/osd/osd_types.cc`, `src/mon/MonMap.cc`, `src/mds/` and `src/crush/`, and maps written by stock daemons.
+//! `src/osd/osd_types.cc`, `src/mon/MonMap.cc`, `src/mds/` and `src/crush/`, and maps written by stock
+//! daemons.
 //!
 //! Out of scope: sockets, clocks and threads. Decoding any input neither panics nor loops endlessly, and
 //! allocates at most a small multiple of the input's size.

@@ -4,7 +4,8 @@
 //!
 //! ```text
 //!  bytes in ──► Handshake ──► bytes out          Established ─┬─► Opener:  bytes in ──► frames
-//!  commands ──►           ──► events       ═══►               └─► Sealer:  frames ──► OutBuf ──► one vectored write
+//!  commands ──►           ──► events       ═══►               └─► Sealer:  frames ──► OutBuf ──► one
+//!  vectored write
 //! ```
 //!
 //! A [`Handshake`] (client or server) exchanges banners, authenticates through the traits of
@@ -14,8 +15,8 @@
 //!
 //! The crate owns no socket, no clock and no queue. It does not number, acknowledge, store or repeat
 //! messages: the messenger does, because that outlives a connection. It does not support msgr2.0. A
-//! [`v1::Handshake`] has the same events and ends in the same [`Established`]. Frames are [compressed](Compression) if both sides are configured
-//! to do so.
+//! [`v1::Handshake`] has the same events and ends in the same [`Established`]. Frames are
+//! [compressed](Compression) if both sides are configured to do so.
 //!
 //! Input from a peer never causes a panic, and a length that is only claimed never causes an allocation:
 //! see [`Limits`] and [`Opener::spare`].

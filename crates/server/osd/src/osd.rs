@@ -179,8 +179,8 @@ impl Osd {
         self.store.statfs()
     }
 
-    /// Checks one request and submits it to its slot. `Break` means the connection is closed and no further message of it may be
-    /// processed.
+    /// Checks one request and submits it to its slot. `Break` means the connection is closed and no further
+    /// message of it may be processed.
     fn admit(
         &self,
         places: &Arc<Places>,

@@ -61,8 +61,9 @@ impl Doors {
         Ok(open)
     }
 
-    /// Listens at the address that the daemon gives, and at a second one for version 1 if that is served. If the daemon leaves the port open, the port of its
-    /// last run is tried first; if that fails, any free port is used.
+    /// Listens at the address that the daemon gives, and at a second one for version 1 if that is served.
+    /// If the daemon leaves the port open, the port of its last run is tried first; if that fails, any free
+    /// port is used.
     pub(crate) async fn open(&self, daemon: &dyn Daemon) -> Result<OpenDoor, StartError> {
         let (name, listens) = (daemon.name(), daemon.listens());
         let mut config = Config::new(name.kind);

@@ -1,6 +1,6 @@
-//! Goal: version 1 of the messenger's protocol carries all that msgr2 carries. Method: an embedded server that
-//! tells clients its addresses of version 1 alone, with our client and with stock programs; and our client
-//! with the addresses of version 1 of a stock cluster (`LOLIGO_STOCK_CONF`).
+//! Goal: version 1 of the messenger's protocol carries all that msgr2 carries. Method: an embedded server
+//! that tells clients its addresses of version 1 alone, with our client and with stock programs; and our
+//! client with the addresses of version 1 of a stock cluster (`LOLIGO_STOCK_CONF`).
 
 use std::path::Path;
 use std::process::Command;

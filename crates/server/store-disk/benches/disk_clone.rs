@@ -1,11 +1,11 @@
 //! The cost of the first write to an object after a snapshot in a store on disk, compared with a plain
 //! write, without a network.
 //!
-//! `cargo bench -p loligo-store-disk --bench disk_clone -- DIR [MIB]` (DIR absolute) creates an image of that many
-//! MiB (1,024) of objects of 4 MiB in a new directory. Then it runs three rounds. Each writes 4 KiB at a
-//! random place of each object, and does the same after a snapshot, as an OSD does: a clone and the write
-//! in one transaction, with a new name for the clone in each round. One write runs at a time. A round ends
-//! when a checkpoint has written all of it.
+//! `cargo bench -p loligo-store-disk --bench disk_clone -- DIR [MIB]` (DIR absolute) creates an image of
+//! that many MiB (1,024) of objects of 4 MiB in a new directory. Then it runs three rounds. Each writes 4
+//! KiB at a random place of each object, and does the same after a snapshot, as an OSD does: a clone and
+//! the write in one transaction, with a new name for the clone in each round. One write runs at a time. A
+//! round ends when a checkpoint has written all of it.
 
 use std::path::PathBuf;
 use std::sync::mpsc;

@@ -1,9 +1,9 @@
 //! The cost of many small objects in a store on disk, without a network: the memory while they are
 //! written, and the time to open the store after it was closed and after its process was killed.
 //!
-//! `cargo bench -p loligo-store-disk --bench disk_fill -- DIR [OBJECTS] [CACHE_MIB] [JOURNAL_MIB]` (DIR absolute)
-//! fills a new directory. With the directory of an earlier run it only opens the store. The last line of
-//! the first run tells how to start the next one.
+//! `cargo bench -p loligo-store-disk --bench disk_fill -- DIR [OBJECTS] [CACHE_MIB] [JOURNAL_MIB]` (DIR
+//! absolute) fills a new directory. With the directory of an earlier run it only opens the store. The last
+//! line of the first run tells how to start the next one.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! The way of an operation from its caller to the OSD's connection.
 //!
 //! [`Objecter::perform`] is the whole of an operation for its caller: it waits for a place in flight, submits
-//! the operation, and waits for the reply. [`Objecter::try_submit`] is the way itself, in the order in which it
-//! is taken: the map, the session, the message, the connection. Nothing on it waits.
+//! the operation, and waits for the reply. [`Objecter::try_submit`] is the way itself, in the order in
+//! which it is taken: the map, the session, the message, the connection. Nothing on it waits.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -209,7 +209,8 @@ impl<'d> Chaos<'d> {
             self.load.progress(&format!("with {mon} again")).await;
         }
         for osd in self.daemons.of_kind("osd") {
-            // With two or more copies, a pool that accepts one missing copy loses no data while one OSD is down.
+            // With two or more copies, a pool that accepts one missing copy loses no data while one OSD is
+            // down.
             self.until_clean().await;
             self.daemons.kill(&osd).await;
             self.load.progress(&format!("without {osd}")).await;

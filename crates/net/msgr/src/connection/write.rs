@@ -151,7 +151,8 @@ impl Connection {
             sealer.keepalive2_ack(theirs, out)?;
         }
         // In msgr2 a message's header also acknowledges. In version 1 the acknowledgement comes last, as that
-        // of stock peers: who has it and loses the socket may rest, although answers in front of it were lost.
+        // of stock peers: who has it and loses the socket may rest, although answers in front of it were
+        // lost.
         let acks_apart = control.ack && (batch.is_empty() || sealer.acks_apart());
         for item in batch.drain(..) {
             item.unpack(|mut msg, watcher| {

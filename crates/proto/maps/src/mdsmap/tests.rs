@@ -1,3 +1,5 @@
+//! Tests of the map of metadata servers.
+
 use loligo_wire::{EntityAddr, Fscid};
 
 use super::*;

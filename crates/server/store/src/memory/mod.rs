@@ -1,8 +1,9 @@
 //! The store in memory: its contents are lost when the process ends, and no operation waits.
 //!
 //! Each collection has its own lock, which only its placement group takes. Collections share nothing
-//! except the capacity: each collection reserves portions of it. A view of an object is a reference to it; reads
-//! do not copy data. An object of a few KiB costs about 200 bytes in addition to its name and its data.
+//! except the capacity: each collection reserves portions of it. A view of an object is a reference to it;
+//! reads do not copy data. An object of a few KiB costs about 200 bytes in addition to its name and its
+//! data.
 
 mod budget;
 mod collection;

@@ -1,6 +1,6 @@
-//! Bytes of a stock 16.2.15 cluster without msgr2 (the fuzzers' corpus) are read: the handshakes with monitor and
-//! OSD, and the messages that follow them. Signatures are not checked, because their keys are not available; the
-//! tests against stock programs check real ones.
+//! Bytes of a stock 16.2.15 cluster without msgr2 (the fuzzers' corpus) are read: the handshakes with
+//! monitor and OSD, and the messages that follow them. Signatures are not checked, because their keys are
+//! not available; the tests against stock programs check real ones.
 
 use std::path::Path;
 

@@ -101,7 +101,8 @@ pub struct ClientReply {
     /// Contents that depend on the operation: [`ReaddirExtra`], [`CreateExtra`], [`VxattrExtra`],
     /// [`FileLockRecord`](super::FileLockRecord).
     pub extra: Bytes,
-    /// The target's snapshot realms, to be decoded with [`SnapTrace::from_blob`](super::SnapTrace::from_blob).
+    /// The target's snapshot realms, to be decoded with
+    /// [`SnapTrace::from_blob`](super::SnapTrace::from_blob).
     pub snap: Bytes,
 }
 
