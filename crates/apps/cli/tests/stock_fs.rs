@@ -89,7 +89,7 @@ fn files_are_carried_in_and_out() {
     done(&["rm", "-r", "/cli/files"]);
     assert_eq!(
         failed(&["stat", "/cli/files"]),
-        "loligo: stat /cli/files: No such file or directory (os error 2)"
+        "loligo: stat /cli/files: No such file or directory (ENOENT)"
     );
 }
 
