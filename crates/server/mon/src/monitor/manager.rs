@@ -3,7 +3,7 @@
 use loligo_wire::message::Msg;
 use loligo_wire::message::mgr::{MMgrCommand, MMgrCommandReply};
 use loligo_wire::message::mon::{MCommand, MCommandReply};
-use loligo_wire::{Tid, UTime, Uuid};
+use loligo_wire::{Tid, UTime};
 
 use serde_json::Value;
 
@@ -29,7 +29,7 @@ impl Monitor {
     }
 
     fn run_for_manager(&mut self, id: SessionId, message: &MCommand, now: UTime) -> Outcome {
-        if message.fsid != self.state.fsid() && message.fsid != Uuid::default() {
+        if !self.state.is_meant_by(message.fsid) {
             return Err(Failure::new(Errno::EPERM, "wrong fsid"));
         }
         if !self.sessions.get(&id).is_some_and(|session| session.has_caps()) {

@@ -89,7 +89,7 @@ impl Monitor {
 
     pub(super) fn statfs(&mut self, id: SessionId, tid: Tid, message: MStatfs) {
         let allowed = self.sessions.get(&id).is_some_and(|session| session.may("pg", Perms::R));
-        if !allowed || message.fsid != self.state.fsid() {
+        if !allowed || !self.state.is_meant_by(message.fsid) {
             return;
         }
         let usage = self.usage.usage();
@@ -118,7 +118,7 @@ impl Monitor {
 
     pub(super) fn pool_stats(&mut self, id: SessionId, tid: Tid, message: MGetPoolStats) {
         let allowed = self.sessions.get(&id).is_some_and(|session| session.may("pg", Perms::R));
-        if !allowed || message.fsid != self.state.fsid() {
+        if !allowed || !self.state.is_meant_by(message.fsid) {
             return;
         }
         let usage = self.usage.usage();
@@ -135,7 +135,7 @@ impl Monitor {
 
     pub(super) fn log(&mut self, id: SessionId, message: MLog) {
         let allowed = self.sessions.get(&id).is_some_and(|session| session.may("log", Perms::W));
-        let Some(last) = message.entries.last().filter(|_| allowed && message.fsid == self.state.fsid())
+        let Some(last) = message.entries.last().filter(|_| allowed && self.state.is_meant_by(message.fsid))
         else {
             return;
         };
@@ -165,7 +165,7 @@ impl Monitor {
     }
 
     fn do_pool_op(&mut self, id: SessionId, message: &MPoolOp, now: UTime) -> Result<Option<Bytes>, Failure> {
-        if message.fsid != self.state.fsid() {
+        if !self.state.is_meant_by(message.fsid) {
             return Err(Failure::invalid("another cluster"));
         }
         let pool = PoolId(message.pool.into());

@@ -32,7 +32,7 @@ impl Monitor {
     }
 
     fn run(&mut self, id: SessionId, message: &MMonCommand, now: UTime) -> Outcome {
-        if message.fsid != self.state.fsid() {
+        if !self.state.is_meant_by(message.fsid) {
             return Err(Failure::new(Errno::EPERM, "wrong fsid"));
         }
         let args = Args::parse(&text::from_bytes(&message.cmd.concat()))?;

@@ -181,6 +181,12 @@ impl State {
         self.osdmap().fsid
     }
 
+    /// Returns `true` if a message is for this cluster. A client of version 1 of the messenger may send its
+    /// first messages before it has the monitors' map, and then names no cluster (all zeros).
+    pub(crate) fn is_meant_by(&self, fsid: Uuid) -> bool {
+        fsid == self.fsid() || fsid == Uuid::default()
+    }
+
     /// When this process started.
     pub fn started(&self) -> UTime {
         self.started

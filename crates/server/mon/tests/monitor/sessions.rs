@@ -7,12 +7,12 @@ use crate::common::{FSID, Mon, NOW, opened};
 use loligo_maps::{Incremental, MonMap, OsdMap};
 use loligo_mon::Effects;
 use loligo_wire::message::mon::{
-    MConfig, MGetPoolStats, MGetPoolStatsReply, MLog, MMgrMap, MMonCommandAck, MMonGetVersion,
+    MConfig, MGetPoolStats, MGetPoolStatsReply, MLog, MMgrMap, MMonCommand, MMonCommandAck, MMonGetVersion,
     MMonGetVersionReply, MMonMap, MMonSubscribe, MPing, MPoolOp, MPoolOpReply, PaxosHeader, PoolOpCode,
     Subscription,
 };
 use loligo_wire::message::osd::MOSDMap;
-use loligo_wire::{Decode as _, PoolId, SnapId, UTime};
+use loligo_wire::{Decode as _, PoolId, SnapId, UTime, Uuid};
 
 fn subscribe(what: &[(&str, u64, bool)]) -> MMonSubscribe {
     let each = what.iter().map(|(what, start, onetime)| {
@@ -69,6 +69,19 @@ fn command(json: &str) -> loligo_wire::message::Msg {
         cmd: vec![json.to_owned().into()],
         input: Default::default(),
     })
+}
+
+/// A client of version 1 of the messenger sends its first command before it has the monitors' map.
+#[test]
+fn a_command_without_a_cluster_s_id_is_for_this_cluster() {
+    let mut mon = Mon::new();
+    let admin = mon.client("admin", "allow *");
+    for (fsid, result) in [(FSID, 0), (Uuid::default(), 0), (Uuid([9; 16]), -1)] {
+        let cmd = vec![r#"{"prefix":"get_command_descriptions"}"#.into()];
+        let effects = mon.send(admin, &MMonCommand { fsid, cmd, ..MMonCommand::default() });
+        let ack: MMonCommandAck = opened(&effects, admin).pop().expect("an answer");
+        assert_eq!(ack.result, result, "{fsid:?}");
+    }
 }
 
 #[test]
