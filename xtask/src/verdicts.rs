@@ -108,7 +108,7 @@ fn read(tokens: TokenStream, is_test_code: bool, items: &mut Vec<Item>) {
                 }
             }
             TokenTree::Ident(word) if word == "fn" || word == "const" || word == "static" => {
-                let Some(TokenTree::Ident(name)) = tokens.next_if(|next| is_name(next)) else { continue };
+                let Some(TokenTree::Ident(name)) = tokens.next_if(is_name) else { continue };
                 let is = |wanted: &str| attributes.iter().any(|attribute| attribute.starts_with(wanted));
                 let is_test = word == "fn" && (is("test") || is("tokio::test")) && !is("should_panic");
                 let mut words = BTreeSet::new();

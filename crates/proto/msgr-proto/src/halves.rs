@@ -63,7 +63,10 @@ impl Sealer {
     pub fn ack(&mut self, seq: u64, out: &mut OutBuf) -> Result<(), ProtoError> {
         match &mut self.0 {
             SealerOf::V2(sealer) => sealer.ack(seq, out),
-            SealerOf::V1(sealer) => Ok(sealer.ack(seq, out)),
+            SealerOf::V1(sealer) => {
+                sealer.ack(seq, out);
+                Ok(())
+            }
         }
     }
 
@@ -74,7 +77,10 @@ impl Sealer {
     pub fn keepalive2(&mut self, now: UTime, out: &mut OutBuf) -> Result<(), ProtoError> {
         match &mut self.0 {
             SealerOf::V2(sealer) => sealer.keepalive2(now, out),
-            SealerOf::V1(sealer) => Ok(sealer.keepalive2(now, out)),
+            SealerOf::V1(sealer) => {
+                sealer.keepalive2(now, out);
+                Ok(())
+            }
         }
     }
 
@@ -85,7 +91,10 @@ impl Sealer {
     pub fn keepalive2_ack(&mut self, theirs: UTime, out: &mut OutBuf) -> Result<(), ProtoError> {
         match &mut self.0 {
             SealerOf::V2(sealer) => sealer.keepalive2_ack(theirs, out),
-            SealerOf::V1(sealer) => Ok(sealer.keepalive2_ack(theirs, out)),
+            SealerOf::V1(sealer) => {
+                sealer.keepalive2_ack(theirs, out);
+                Ok(())
+            }
         }
     }
 }

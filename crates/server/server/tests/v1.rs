@@ -35,7 +35,7 @@ async fn connect(conf: &Path, mon_host: &str) -> Rados {
 async fn use_a_pool(rados: &Rados) {
     let io = rados.ioctx("p").await.expect("the pool");
     let content =
-        |i: usize| -> Bytes { (0..i * i * 997 % (3 * MIB)).map(|at| (at * i >> 3) as u8).collect() };
+        |i: usize| -> Bytes { (0..i * i * 997 % (3 * MIB)).map(|at| ((at * i) >> 3) as u8).collect() };
     let name = |i: usize| format!("v1-{i}");
     try_join_all((0..40).map(|i| {
         let (io, content) = (io.clone(), content(i));

@@ -211,10 +211,8 @@ async fn get_one(
     })
     .await?;
     sink.flush().context(writing)?;
-    if transfer.verify && !is_dash(local) {
-        if sum_of(local)? != sum.finalize() {
-            return Err(Failure::new(format!("verify {}", local.display()), "the SHA-256 differs"));
-        }
+    if transfer.verify && !is_dash(local) && sum_of(local)? != sum.finalize() {
+        return Err(Failure::new(format!("verify {}", local.display()), "the SHA-256 differs"));
     }
     Ok(read)
 }

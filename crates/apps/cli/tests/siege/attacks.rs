@@ -45,18 +45,18 @@ type Round = Pin<Box<dyn Future<Output = bool> + Send>>;
 
 /// The result of a round.
 pub(crate) trait Tried {
-    fn is_tried(self) -> bool;
+    fn was_tried(self) -> bool;
 }
 
 /// Most rounds send something in any case, or panic.
 impl Tried for () {
-    fn is_tried(self) -> bool {
+    fn was_tried(self) -> bool {
         true
     }
 }
 
 impl Tried for bool {
-    fn is_tried(self) -> bool {
+    fn was_tried(self) -> bool {
         self
     }
 }
@@ -187,7 +187,7 @@ fn ways(means: &Means) -> Vec<Way> {
             name,
             round: Box::new(move || {
                 let round = round(means.clone());
-                Box::pin(async move { round.await.is_tried() })
+                Box::pin(async move { round.await.was_tried() })
             }),
         }
     }

@@ -338,7 +338,8 @@ impl CapSet {
                 true => self.dirty,
                 false => Caps::NONE,
             };
-            if !answers && !wishes && flushes.is_empty() && !(ask && is_auth) {
+            let must_tell = answers || wishes || !flushes.is_empty() || (ask && is_auth);
+            if !must_tell {
                 continue;
             }
             if answers {

@@ -23,7 +23,7 @@ impl Peers for Core {
         for msg in msgs.drain(..) {
             if let Err((what, source)) = self.handle(&session, &msg) {
                 // What follows may refer to what could not be read: this session cannot go on.
-                self.session_ended(&session, Ended::Broken(what, source.clone()));
+                self.session_ended(&session, Ended::Broken(what, source));
                 conn.refuse(msg.header.kind, source);
                 return;
             }

@@ -124,7 +124,7 @@ impl Core {
                 }
                 Ended::Lost => Event::Again,
                 Ended::Broken(what, source) => {
-                    Event::Failed(Error::Decode { what, rank: session.rank.0, source: source.clone() })
+                    Event::Failed(Error::Decode { what, rank: session.rank.0, source: *source })
                 }
             });
         }

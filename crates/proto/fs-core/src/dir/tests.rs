@@ -29,7 +29,7 @@ fn numbers_that_are_no_fragments_are_refused() {
 /// Splits that a server could send, and others.
 fn splits() -> impl Strategy<Value = Vec<(u32, u32)>> {
     let split = (0..=24_u32, any::<u32>(), 0..5_u32).prop_map(|(bits, hash, by)| {
-        let value = hash % HASH_END & !((HASH_END - 1) >> bits);
+        let value = (hash % HASH_END) & !((HASH_END - 1) >> bits);
         (bits << 24 | value, by)
     });
     proptest::collection::vec(split, 0..40).prop_map(|mut splits| {

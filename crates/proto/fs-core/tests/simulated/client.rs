@@ -173,7 +173,7 @@ impl Client {
         let lacks = inode.caps.issued_by(RANK).is_none() && !inode.waiting.is_empty();
         if lacks && !inode.has_asked && self.session.phase() == Phase::Open {
             inode.has_asked = true;
-            net.to_server(self.life, self.epoch, Ask::Open(file, inode.caps.wanted()));
+            net.send_to_server(self.life, self.epoch, Ask::Open(file, inode.caps.wanted()));
         }
     }
 
@@ -203,7 +203,7 @@ impl Client {
                     What::Read => Access::Read(id),
                     What::Write(value) => Access::Write(id, value),
                 };
-                net.to_store(self.life, file, access);
+                net.send_to_store(self.life, file, access);
             }
         }
     }
@@ -349,7 +349,7 @@ impl Client {
         for effect in self.session.take_effects() {
             match effect {
                 SessionEffect::Send(outgoing) => {
-                    net.to_server(self.life, self.epoch, Ask::Session(outgoing));
+                    net.send_to_server(self.life, self.epoch, Ask::Session(outgoing));
                 }
                 SessionEffect::Opened | SessionEffect::Renewed { .. } => {
                     self.all(net, history, |caps, view| {
@@ -382,7 +382,7 @@ impl Client {
             let claim = self.event(file, net, |caps, view| caps.reconnect(RANK, previous, view));
             claims.extend(claim.map(|claim| (file, claim)));
         }
-        net.to_server(self.life, self.epoch, Ask::Reconnect(claims));
+        net.send_to_server(self.life, self.epoch, Ask::Reconnect(claims));
         self.session.reconnect_sent(now(net));
         self.all(net, history, |caps, view| caps.reconnected(RANK, view));
     }
@@ -402,9 +402,9 @@ impl Client {
         let mut wakes = false;
         for effect in self.inodes[file].caps.take_effects() {
             match effect {
-                Effect::SendUpdate(update) => net.to_server(life, epoch, Ask::Update(file, update)),
+                Effect::SendUpdate(update) => net.send_to_server(life, epoch, Ask::Update(file, update)),
                 Effect::SendRelease(release) => {
-                    net.to_server(life, epoch, Ask::Release(file, release.cap_id, release.issue_seq));
+                    net.send_to_server(life, epoch, Ask::Release(file, release.cap_id, release.issue_seq));
                 }
                 Effect::DropCache => {
                     let delay = net.random.u64(0..30);
@@ -413,8 +413,8 @@ impl Client {
                 Effect::FlushData => {
                     // The data may have gone with a flush that began before and was taken after it came.
                     match self.inodes[file].buffer {
-                        Some(value) => net.to_store(life, file, Access::Flush(value)),
-                        None => net.from_store(life, file, Access::Flush(0), Ok(0)),
+                        Some(value) => net.send_to_store(life, file, Access::Flush(value)),
+                        None => net.send_from_store(life, file, Access::Flush(0), Ok(0)),
                     }
                 }
                 Effect::Wake => wakes = true,

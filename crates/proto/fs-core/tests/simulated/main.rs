@@ -132,7 +132,7 @@ impl World {
             Event::ToServer(life, epoch, ask) if epoch == server.epoch => server.hear(life, ask, net),
             Event::ToStore(life, file, access) => {
                 let result = server.store.serve(life, file, access);
-                net.from_store(life, file, access, result);
+                net.send_from_store(life, file, access, result);
             }
             Event::ServerTick => {
                 server.tick(net);

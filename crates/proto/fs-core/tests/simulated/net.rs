@@ -19,8 +19,8 @@ pub(crate) struct Net {
     pub(crate) random: Rng,
     queue: BTreeMap<(u64, u64), Event>,
     count: u64,
-    to_server: BTreeMap<usize, Way>,
-    to_client: BTreeMap<usize, Way>,
+    send_to_server: BTreeMap<usize, Way>,
+    send_to_client: BTreeMap<usize, Way>,
     pub(crate) trace: Option<Vec<String>>,
 }
 
@@ -31,8 +31,8 @@ impl Net {
             random: Rng::with_seed(seed),
             queue: BTreeMap::new(),
             count: 0,
-            to_server: BTreeMap::new(),
-            to_client: BTreeMap::new(),
+            send_to_server: BTreeMap::new(),
+            send_to_client: BTreeMap::new(),
             trace: traced.then(Vec::new),
         }
     }
@@ -59,28 +59,28 @@ impl Net {
         Some(event)
     }
 
-    pub(crate) fn to_server(&mut self, life: Life, epoch: u64, ask: Ask) {
+    pub(crate) fn send_to_server(&mut self, life: Life, epoch: u64, ask: Ask) {
         let delay = self.random.u64(1..40);
-        let way = self.to_server.entry(life.client).or_default();
+        let way = self.send_to_server.entry(life.client).or_default();
         let at = way.arrival(self.now + delay);
         self.after(at - self.now, Event::ToServer(life, epoch, ask));
     }
 
-    pub(crate) fn to_client(&mut self, life: Life, epoch: u64, answer: Answer) {
+    pub(crate) fn send_to_client(&mut self, life: Life, epoch: u64, answer: Answer) {
         let delay = self.random.u64(1..40);
-        let way = self.to_client.entry(life.client).or_default();
+        let way = self.send_to_client.entry(life.client).or_default();
         let at = way.arrival(self.now + delay);
         self.after(at - self.now, Event::ToClient(life, epoch, answer));
     }
 
     /// Requests of one client to the store overtake each other.
-    pub(crate) fn to_store(&mut self, life: Life, file: File, access: Access) {
+    pub(crate) fn send_to_store(&mut self, life: Life, file: File, access: Access) {
         let delay =
             if self.random.u8(0..20) == 0 { self.random.u64(0..100_000) } else { self.random.u64(1..30) };
         self.after(delay, Event::ToStore(life, file, access));
     }
 
-    pub(crate) fn from_store(
+    pub(crate) fn send_from_store(
         &mut self,
         life: Life,
         file: File,
@@ -93,7 +93,7 @@ impl Net {
 
     /// Nothing arrives for a time, in one direction.
     pub(crate) fn stall(&mut self, client: usize, ms: u64) {
-        let ways = if self.random.bool() { &mut self.to_server } else { &mut self.to_client };
+        let ways = if self.random.bool() { &mut self.send_to_server } else { &mut self.send_to_client };
         ways.entry(client).or_default().stalled_until = self.now + ms;
     }
 

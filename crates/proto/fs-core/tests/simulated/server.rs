@@ -294,7 +294,7 @@ impl Server {
     }
 
     fn say(&self, life: Life, answer: Answer, net: &mut Net) {
-        net.to_client(life, self.epoch, answer);
+        net.send_to_client(life, self.epoch, answer);
     }
 }
 

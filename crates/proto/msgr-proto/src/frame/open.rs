@@ -197,7 +197,6 @@ impl Opener {
     /// # Errors
     /// [`Misbehaving`](ProtoError::Misbehaving) and [`Crypto`](ProtoError::Crypto). The connection
     /// cannot be used any more then.
-    #[expect(clippy::should_implement_trait, reason = "a stream of frames ends with an error, not with None")]
     pub(crate) fn next(&mut self) -> Result<Option<Frame>, ProtoError> {
         loop {
             if self.packed.is_some() {
