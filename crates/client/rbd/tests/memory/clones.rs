@@ -107,7 +107,8 @@ async fn flattened_under_load(
     check_all(io, &image, &model, &snaps).await;
     let (flattened, more) =
         tokio::join!(image.flatten(|_, _| {}), random_changes(&image, &mut model, seed + 1000));
-    flattened.expect("flattened");
+    // The interrupted one may have come as far as its last request, which the server carried out.
+    assert!(matches!(flattened, Ok(()) | Err(Error::NoParent)), "{flattened:?}");
     // Names are numbered by step and repeat: the new snapshot of a name replaces the one before.
     snaps.retain(|snap, _| image.view().snapshot(snap).is_ok());
     snaps.extend(more);
