@@ -96,9 +96,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let others: &[Release] = if options.all_releases { &[Release::Reef, Release::Tentacle] } else { &[] };
     for release in [Release::Pacific].iter().chain(others) {
+        // Chaos has the machine for itself: its servers are killed, and must be found dead in time.
         let kinds = options.against(*release);
-        if !kinds.is_empty() {
-            against::run(&kinds, *release, options.name(), &mut totals)?;
+        let (alone, shared): (Vec<Kind>, Vec<Kind>) =
+            kinds.into_iter().partition(|kind| *kind == Kind::Three);
+        for kinds in [shared, alone].iter().filter(|kinds| !kinds.is_empty()) {
+            against::run(kinds, *release, options.name(), &mut totals)?;
         }
     }
     match options.part {
