@@ -1,4 +1,5 @@
-//! Developer commands: `cargo xtask test | lint | cycles | bench | torture | fuzz | miri | ci | stock-ceph`.
+//! Developer commands: `cargo xtask test | lint | cycles | bench | torture | fuzz | miri | ci | dist |
+//! python | stock-ceph`.
 //!
 //! The commands set up what they need. They require a Rust toolchain and, for comparisons with stock
 //! Ceph, apt.
@@ -9,12 +10,16 @@ mod audit;
 mod bench;
 mod compat;
 mod cycles;
+mod dist;
 mod failures;
 mod fuzzing;
+mod headers;
+mod libs;
 mod lint;
 mod miri;
 mod process;
 mod programs;
+mod python;
 mod slowest;
 mod stock;
 mod suites;
@@ -56,6 +61,9 @@ enum Command {
     Api(api::Options),
     /// Measures stock Ceph and Loligo side by side, in one run.
     Bench(bench::Options),
+    /// Loads a file system through libcephfs or a mounted directory; for `bench`.
+    #[command(hide = true)]
+    FsLoad(bench::LoadOptions),
     /// Kills servers and cuts the power of simulated disks, for long; `test` does it briefly.
     Torture(torture::Options),
     /// Runs fuzz targets under libFuzzer, each for a while.
@@ -65,6 +73,13 @@ enum Command {
     Miri,
     /// Runs the checks of CI: test, then lint.
     Ci,
+    /// Builds what is handed out.
+    Dist(dist::Options),
+    /// The Python package.
+    Python {
+        #[command(subcommand)]
+        command: python::Command,
+    },
     /// Starts and stops a stock Ceph cluster on loopback.
     StockCeph {
         #[command(subcommand)]
@@ -79,12 +94,15 @@ fn main() -> ExitCode {
         Command::Cycles { crates } => cycles::show(tidy::folders(), &crates),
         Command::Api(options) => api::run(&options),
         Command::Bench(options) => bench::run(&options),
+        Command::FsLoad(options) => bench::run_load(&options),
         Command::Torture(options) => torture::run(&options),
         Command::Fuzz(options) => fuzzing::run(&options),
         Command::Miri => miri::run(),
         Command::Ci => {
             test::run(&test::Options::default()).and_then(|()| lint::run(&lint::Options::default()))
         }
+        Command::Dist(options) => dist::run(&options),
+        Command::Python { command } => python::run(&command),
         Command::StockCeph { command } => stock::run(&command),
     };
     match done {
@@ -93,5 +111,17 @@ fn main() -> ExitCode {
             eprintln!("xtask: {error}");
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
     }
 }

@@ -24,6 +24,8 @@ pub(crate) use root::Root;
 
 /// The time that the daemons may take to start.
 const UP_MAX: Duration = Duration::from_secs(60);
+/// The time that daemons have to end.
+const STOP_PATIENCE: Duration = Duration::from_secs(3);
 
 #[derive(Subcommand)]
 pub(crate) enum Command {
@@ -56,9 +58,12 @@ pub(crate) struct UpOptions {
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=7))]
     pub(crate) mons: u8,
     /// Number of metadata servers: mds.a, mds.b and so on. If there is one, a file system `fs` is created,
-    /// and the servers beyond the first stand by.
+    /// and the servers beyond `--max-mds` stand by.
     #[arg(long, default_value_t = 0, value_parser = clap::value_parser!(u8).range(0..=9))]
     pub(crate) mds: u8,
+    /// Number of metadata servers that serve, each with a rank.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=9))]
+    pub(crate) max_mds: u8,
     #[arg(long, value_enum, default_value_t = Release::Pacific)]
     pub(crate) release: Release,
     #[arg(long, value_enum, default_value_t = Auth::Cephx)]
@@ -67,6 +72,9 @@ pub(crate) struct UpOptions {
     /// cut it with `ip link set NAME down`.
     #[arg(long)]
     pub(crate) apart: bool,
+    /// Runs daemons without msgr2: they listen for version 1 of the messenger alone.
+    #[arg(long)]
+    pub(crate) without_msgr2: bool,
 }
 
 impl Default for UpOptions {
@@ -76,9 +84,11 @@ impl Default for UpOptions {
             osds: 1,
             mons: 1,
             mds: 0,
+            max_mds: 1,
             release: Release::Pacific,
             auth: Auth::Cephx,
             apart: false,
+            without_msgr2: false,
         }
     }
 }
@@ -164,6 +174,10 @@ impl Cluster {
         if dir.join("root").exists() {
             return Err(format!("{} already holds a cluster", dir.display()).into());
         }
+        let (ranks, servers) = (options.max_mds, options.mds);
+        if ranks > servers.max(1) {
+            return Err(format!("--max-mds {ranks} needs more metadata servers than --mds {servers}").into());
+        }
         let root = Root::prepare(options.release)?;
         let link = if options.apart { Some(Link::make()?) } else { None };
         root.make_dir(dir)?;
@@ -223,7 +237,6 @@ impl Cluster {
     /// Stops the daemons and removes their files.
     pub(crate) fn down(self) -> Result<()> {
         self.stop();
-        std::thread::sleep(Duration::from_millis(300));
         if let Some(link) = &self.link {
             link.remove();
         }
@@ -232,15 +245,24 @@ impl Cluster {
         Ok(())
     }
 
+    /// Ends the daemons. A metadata server that is asked to end when the monitors have ended already may
+    /// try for ever to tell them, and occupy a processor: who is late is killed.
     fn stop(&self) {
         let Ok(files) = fs::read_dir(self.dir.join("run")) else { return };
         let names = files.flatten().filter_map(|f| f.file_name().into_string().ok());
-        for daemon in names.filter_map(|name| name.strip_suffix(".pid").map(str::to_owned)) {
-            if let Ok(pid) = self.pid(&daemon) {
-                // SAFETY: kill takes two numbers and accesses no memory of this process.
-                unsafe { libc::kill(pid.cast_signed(), libc::SIGTERM) };
-            }
+        let daemons = names.filter_map(|name| name.strip_suffix(".pid").map(str::to_owned));
+        let mut left: Vec<u32> = daemons.filter_map(|daemon| self.pid(&daemon).ok()).collect();
+        let signalled = |pid: &u32, signal| {
+            // SAFETY: kill takes two numbers and accesses no memory of this process.
+            unsafe { libc::kill(pid.cast_signed(), signal) == 0 }
+        };
+        left.retain(|pid| signalled(pid, libc::SIGTERM));
+        let deadline = Instant::now() + STOP_PATIENCE;
+        while !left.is_empty() && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+            left.retain(|pid| signalled(pid, 0));
         }
+        left.retain(|pid| signalled(pid, libc::SIGKILL));
     }
 
     fn start(&self, options: &UpOptions) -> Result<()> {
@@ -249,7 +271,7 @@ impl Cluster {
         }
         let fsid = fs::read_to_string("/proc/sys/kernel/random/uuid")?.trim().to_owned();
         let ip = self.link.as_ref().map_or(Ipv4Addr::LOCALHOST, Link::inside);
-        let addrs: Vec<String> = (0..options.mons).map(|_| mon_addrs(ip)).collect::<Result<_>>()?;
+        let addrs: Vec<String> = (0..options.mons).map(|_| mon_addrs(ip, options)).collect::<Result<_>>()?;
         fs::write(self.conf(), conf::text(options, &self.dir, &fsid, &addrs.join(",")))?;
         self.make_keys(options)?;
         self.start_mons(&fsid, &addrs)?;
@@ -264,7 +286,7 @@ impl Cluster {
         self.quiet("ceph", &["osd", "pool", "set", "p", "size", "1", "--yes-i-really-mean-it"])?;
         self.quiet("ceph", &["osd", "pool", "application", "enable", "p", "rados"])?;
         self.wait_until_clean()?;
-        if options.mds > 0 { self.start_fs(options.mds) } else { Ok(()) }
+        if options.mds > 0 { self.start_fs(options.mds, options.max_mds) } else { Ok(()) }
     }
 
     fn start_mons(&self, fsid: &str, addrs: &[String]) -> Result<()> {
@@ -376,7 +398,10 @@ impl Drop for Cluster {
 }
 
 /// Returns the addresses of a new monitor, in the form of `mon host`.
-fn mon_addrs(ip: Ipv4Addr) -> Result<String> {
+fn mon_addrs(ip: Ipv4Addr, options: &UpOptions) -> Result<String> {
+    if options.without_msgr2 {
+        return Ok(format!("[v1:{ip}:{}]", free_port()?));
+    }
     Ok(format!("[v2:{ip}:{},v1:{ip}:{}]", free_port()?, free_port()?))
 }
 

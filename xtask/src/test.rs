@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::against::{self, Kind};
 use crate::process::{cargo, workspace};
 use crate::stock::Release;
-use crate::suites::{self, Choice};
+use crate::suites::{self, By, Choice, Extent};
 use crate::totals::Totals;
 use crate::{Result, tidy};
 
@@ -37,9 +37,22 @@ pub(crate) struct Options {
     /// Also tests against Ceph 18.2 and 20.2, which debootstrap fetches the first time.
     #[arg(long)]
     all_releases: bool,
-    /// Runs only the suites that take a few minutes.
+    /// Runs only the suites that take a few minutes; with `--mount`, fsx with fewer seeds, and with
+    /// `--without-msgr2` also a minute of chaos only.
     #[arg(long)]
     quick: bool,
+    /// Runs the suites that need a mounted file system (pjdfstest, fsx, Ceph's workunits) instead.
+    #[arg(long)]
+    mount: bool,
+    /// Runs chaos and the suites by version 1 of the messenger.
+    #[arg(long)]
+    without_msgr2: bool,
+    /// Runs the suites without cephx; by version 1 of the messenger no message is then signed.
+    #[arg(long)]
+    without_cephx: bool,
+    /// Runs programs that exist on Loligo's C libraries, instead of Ceph's own test programs.
+    #[arg(long)]
+    capi: bool,
     /// Writes docs/compatibility.md from the list of suites, stock's names and the sources, and runs nothing.
     #[arg(long)]
     write_page: bool,
@@ -54,7 +67,7 @@ enum Part {
     Loom,
     /// Tests against one stock cluster.
     Stock,
-    /// Tests against three monitors and three OSDs.
+    /// Tests against clusters whose servers are killed.
     Chaos,
     /// Ceph's own test programs against Loligo's server.
     Suites,
@@ -70,15 +83,29 @@ impl Options {
     }
 
     fn suites(&self) -> Choice<'_> {
-        Choice { release: Release::Reef, name: self.name(), is_quick: self.quick }
+        let Self { without_msgr2, without_cephx, .. } = *self;
+        let extent = if self.quick { Extent::Quick } else { Extent::All };
+        let by = By { without_msgr2, without_cephx };
+        Choice { release: Release::Reef, name: self.name(), extent, by }
     }
 
     /// The kinds of tests against a release that are chosen.
     fn against(&self, release: Release) -> Vec<Kind> {
         let one = if release == Release::Pacific { Kind::All } else { Kind::Releases };
-        // The stock client that shares the file system with ours is the one that is installed here.
-        let fs = (release == Release::Pacific).then_some((Part::Stock, Kind::Fs));
-        let all = [(Part::Stock, one), (Part::Chaos, Kind::Three)].into_iter().chain(fs);
+        let is_here = release == Release::Pacific;
+        let three = match (self.without_msgr2, self.quick) {
+            (true, true) => Kind::ThreeV1Quick,
+            (true, false) => Kind::ThreeV1,
+            (false, _) => Kind::Three,
+        };
+        let all =
+            [(Part::Stock, one), (Part::Chaos, three), (Part::Stock, Kind::Fs), (Part::Stock, Kind::V1)];
+        let here =
+            [(Part::Stock, Kind::Ranks), (Part::Chaos, Kind::ThreeV1Quick), (Part::Chaos, Kind::FsChaos)];
+        // With that option the first chaos is by version 1 already, and file systems have none.
+        let here =
+            here.into_iter().filter(|(part, _)| is_here && !(self.without_msgr2 && *part == Part::Chaos));
+        let all = all.into_iter().chain(here);
         all.filter(|(part, _)| self.has(*part)).map(|(_, kind)| kind).collect()
     }
 }
@@ -96,22 +123,28 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     }
     let others: &[Release] = if options.all_releases { &[Release::Reef, Release::Tentacle] } else { &[] };
     for release in [Release::Pacific].iter().chain(others) {
-        // Chaos has the machine for itself: its servers are killed, and must be found dead in time.
         let kinds = options.against(*release);
-        let (alone, shared): (Vec<Kind>, Vec<Kind>) =
-            kinds.into_iter().partition(|kind| *kind == Kind::Three);
-        for kinds in [shared, alone].iter().filter(|kinds| !kinds.is_empty()) {
+        let (alone, shared): (Vec<Kind>, Vec<Kind>) = kinds.into_iter().partition(|kind| kind.is_alone());
+        for kinds in std::iter::once(&shared[..]).chain(alone.chunks(1)).filter(|kinds| !kinds.is_empty()) {
             against::run(kinds, *release, options.name(), &mut totals)?;
         }
     }
     match options.part {
+        Some(Part::Suites) if options.mount => totals.mounted(options.name(), options.quick)?,
+        Some(Part::Suites) if options.capi => totals.programs_on_capi(&options.suites()),
         Some(Part::Suites) => {
             totals.suites(&Choice { release: Release::Reef, ..options.suites() });
             if options.all_releases {
                 totals.suites(&Choice { release: Release::Tentacle, ..options.suites() });
             }
         }
-        None => totals.quick_suites(&Choice { release: Release::Reef, name: None, is_quick: true }),
+        None => {
+            let quick = Choice { name: None, extent: Extent::Quick, ..options.suites() };
+            totals.quick_suites(&quick);
+            let by_v1 = By { without_msgr2: true, ..quick.by };
+            totals.quick_suites(&Choice { extent: Extent::Short, by: by_v1, ..quick });
+            totals.quick_programs_on_capi(&quick);
+        }
         Some(_) => {}
     }
     totals.verdict()
@@ -150,9 +183,18 @@ mod tests {
     #[test]
     fn a_part_is_chosen_with_its_kinds() {
         let of = |part, release| Options { part, ..Options::default() }.against(release);
-        assert_eq!(of(None, Release::Pacific), [Kind::All, Kind::Three, Kind::Fs]);
-        assert_eq!(of(None, Release::Reef), [Kind::Releases, Kind::Three]);
-        assert_eq!(of(Some(Part::Chaos), Release::Pacific), [Kind::Three]);
+        let of_fs = [Kind::Fs, Kind::V1, Kind::Ranks, Kind::ThreeV1Quick, Kind::FsChaos];
+        let all = [Kind::All, Kind::Three];
+        assert_eq!(of(None, Release::Pacific), [&all[..], &of_fs].concat());
+        assert_eq!(of(None, Release::Reef), [Kind::Releases, Kind::Three, Kind::Fs, Kind::V1]);
+        let chaos = [Kind::Three, Kind::ThreeV1Quick, Kind::FsChaos];
+        assert_eq!(of(Some(Part::Chaos), Release::Pacific), chaos);
+        let by_v1 = |quick| {
+            let part = Some(Part::Chaos);
+            Options { part, without_msgr2: true, quick, ..Options::default() }.against(Release::Pacific)
+        };
+        assert_eq!(by_v1(false), [Kind::ThreeV1]);
+        assert_eq!(by_v1(true), [Kind::ThreeV1Quick]);
         assert_eq!(of(Some(Part::Unit), Release::Pacific), []);
     }
 }

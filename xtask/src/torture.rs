@@ -1,10 +1,11 @@
 //! `cargo xtask torture`: long runs of the tests that prove that no acknowledged data is lost and no
 //! reply is wrong.
 
-use crate::against::{chaos_cluster, stock_cluster};
+use crate::against::{self, chaos_cluster, chaos_cluster_v1, fs_chaos_cluster, fs_cluster, stock_cluster};
 use crate::process::{cargo, succeed, workspace};
 use crate::stock::{Cluster, Release};
-use crate::suites::{self, Choice};
+use crate::suites::{self, By, Choice, Extent};
+use crate::totals::tests_pass;
 use crate::{Result, fuzzing};
 
 /// Steps of one random script: many scripts find more than a long one, and are minimised faster.
@@ -31,24 +32,38 @@ pub(crate) struct Options {
     /// Number of modelled clusters, whose behaviour is chosen by their seeds.
     #[arg(long, default_value_t = 100_000)]
     clusters: u64,
+    /// Number of seeds of lossless sessions over a simulated network, for each version of the messenger.
+    #[arg(long, default_value_t = 20_000)]
+    sessions: u64,
     /// Number of modelled file systems, in which capabilities must keep their promises.
     #[arg(long, default_value_t = 50_000)]
     file_systems: u64,
     /// Seconds for which a client works at full load, and must not grow.
     #[arg(long, default_value_t = 600)]
     endurance: u64,
-    /// Seconds of faults in a stock cluster of three monitors and three OSDs with a client.
+    /// Seconds of faults in a stock cluster of three monitors and three OSDs with a client, for each version
+    /// of the messenger.
     #[arg(long, default_value_t = 1800)]
     chaos: u64,
+    /// Seconds of faults in a stock cluster of two ranks and three OSDs with a client of its file system.
+    #[arg(long, default_value_t = 1800)]
+    fs_chaos: u64,
     /// Seconds for which 64 stock clients use a server, while they and the server are killed.
     #[arg(long, default_value_t = 600)]
     crowd: u64,
     /// Steps of random scripts that also run on a stock cluster, for each of three kinds.
     #[arg(long, default_value_t = 200_000)]
     steps: u64,
+    /// Random calls of a file system that also go through libcephfs, to the first difference. No other
+    /// command runs them.
+    #[arg(long, default_value_t = 0)]
+    calls: u64,
     /// How often Ceph's random models run against the server, each with every store.
     #[arg(long, default_value_t = 20)]
     models: u64,
+    /// Whether kernels' clients run in all modes of the messenger, and the quick suites by its version 1.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
+    versions: bool,
     /// How often gateways are stopped until their watches expire, while stock clients take the locks of
     /// their images.
     #[arg(long, default_value_t = 10)]
@@ -68,21 +83,21 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let mut killing = cargo();
         killing.args(["test", "--release", "--package", "loligo", "--test", "torture", "--", "--nocapture"]);
         killing.env("LOLIGO_TORTURE_KILLS", options.kills.to_string()).env("LOLIGO_TORTURE_SEED", &seed);
-        succeed(&mut killing)?;
+        tests_pass(&mut killing)?;
     }
     if options.cuts > 0 {
         println!("== {} cuts of the power", options.cuts);
         let mut cutting = cargo();
         cutting.args(["test", "--release", "--package", "loligo", "--test", "power", "--", "--nocapture"]);
         cutting.env("LOLIGO_POWER_CUTS", options.cuts.to_string()).env("LOLIGO_POWER_SEED", &seed);
-        succeed(&mut cutting)?;
+        tests_pass(&mut cutting)?;
     }
     if options.siege > 0 {
         println!("== a siege of {} s", options.siege);
         let mut siege = cargo();
         siege.args(["test", "--release", "--package", "loligo", "--test", "siege", "--", "--nocapture"]);
         siege.env("LOLIGO_SIEGE_SECONDS", options.siege.to_string()).env("LOLIGO_SIEGE_SEED", &seed);
-        succeed(siege.env("LOLIGO_SIEGE_RATIO", SIEGE_RATIO))?;
+        tests_pass(siege.env("LOLIGO_SIEGE_RATIO", SIEGE_RATIO))?;
     }
     if options.fuzz > 0 {
         println!("== fuzz targets, {} s each", options.fuzz);
@@ -93,7 +108,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         let mut failing = cargo();
         failing.args(["test", "--release", "--package", "loligo-store-disk", "--lib"]);
         failing.env("LOLIGO_STORE_SEEDS", options.disks.to_string()).env("LOLIGO_STORE_SEED", &seed);
-        succeed(&mut failing)?;
+        tests_pass(&mut failing)?;
     }
     if options.clusters > 0 {
         println!("== {} modelled clusters", options.clusters);
@@ -101,7 +116,15 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         simulated.args(["test", "--release", "--package", "loligo-rados", "--test", "simulated"]);
         simulated.args(["--", "--nocapture"]);
         simulated.env("LOLIGO_CLIENT_SEEDS", options.clusters.to_string()).env("LOLIGO_CLIENT_SEED", &seed);
-        succeed(&mut simulated)?;
+        tests_pass(&mut simulated)?;
+    }
+    if options.sessions > 0 {
+        println!("== {} simulated networks, with both versions of the messenger", options.sessions);
+        let mut simulated = cargo();
+        simulated.args(["test", "--release", "--package", "loligo-msgr", "--lib"]);
+        simulated.args(["lossless_sessions_of", "--", "--nocapture"]);
+        simulated.env("LOLIGO_SESSION_SEEDS", options.sessions.to_string()).env("LOLIGO_SESSION_SEED", &seed);
+        tests_pass(&mut simulated)?;
     }
     if options.file_systems > 0 {
         println!("== {} modelled file systems", options.file_systems);
@@ -109,7 +132,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         simulated.args(["test", "--release", "--package", "loligo-fs-core", "--test", "simulated"]);
         simulated.args(["--", "--nocapture"]);
         simulated.env("LOLIGO_FS_SEEDS", options.file_systems.to_string()).env("LOLIGO_FS_SEED", &seed);
-        succeed(&mut simulated)?;
+        tests_pass(&mut simulated)?;
     }
     if options.endurance > 0 {
         println!("== a client at full load for {} s", options.endurance);
@@ -124,15 +147,28 @@ pub(crate) fn run(options: &Options) -> Result<()> {
             "--",
             "--nocapture",
         ]);
-        succeed(long.env("LOLIGO_ENDURANCE_SECONDS", options.endurance.to_string()))?;
+        tests_pass(long.env("LOLIGO_ENDURANCE_SECONDS", options.endurance.to_string()))?;
     }
-    if options.chaos > 0 {
-        println!("== chaos for {} s", options.chaos);
-        let cluster = chaos_cluster(Release::Pacific)?;
+    for (version, start) in [("msgr2", chaos_cluster as fn(Release) -> _), ("version 1", chaos_cluster_v1)] {
+        if options.chaos == 0 {
+            break;
+        }
+        println!("== chaos for {} s, by {version} of the messenger", options.chaos);
+        let cluster = start(Release::Pacific)?;
         let mut chaos = cargo();
         chaos.args(["test", "--release", "--package", "loligo-rados", "--test", "chaos", "--"]);
         chaos.args(["--ignored", "--nocapture"]).env("LOLIGO_STOCK3_DIR", cluster.dir());
         chaos.env("LOLIGO_CHAOS_SEED", &seed).env("LOLIGO_CHAOS_SECONDS", options.chaos.to_string());
+        tests_pass(&mut chaos)?;
+        cluster.down()?;
+    }
+    if options.fs_chaos > 0 {
+        println!("== chaos in a file system for {} s", options.fs_chaos);
+        let cluster = fs_chaos_cluster(Release::Pacific)?;
+        let mut chaos = cargo();
+        chaos.args(["test", "--release", "--package", "loligo-fs", "--test", "stock_chaos", "--"]);
+        chaos.args(["--ignored", "--nocapture"]).env("LOLIGO_STOCK_DIR", cluster.dir());
+        chaos.env("LOLIGO_CHAOS_SEED", &seed).env("LOLIGO_CHAOS_SECONDS", options.fs_chaos.to_string());
         succeed(&mut chaos)?;
         cluster.down()?;
     }
@@ -153,16 +189,51 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
         cluster.down()?;
     }
+    if options.calls > 0 {
+        println!("== {} calls through libcephfs and here", options.calls);
+        file_systems_alike(options)?;
+    }
     for run in 1..=options.models {
         println!("== Ceph's random models, {run} of {}", options.models);
-        let choice = Choice { release: Release::Tentacle, name: Some("rados_model"), is_quick: false };
-        let tally = suites::run(&choice)?;
-        print!("{}", tally.shown());
-        if tally.failures() > 0 {
-            return Err(format!("{} models failed", tally.failures()).into());
+        let name = Some("rados_model");
+        let choice = Choice { release: Release::Tentacle, name, extent: Extent::All, by: By::default() };
+        suites_pass(&choice)?;
+    }
+    if options.versions {
+        kernels()?;
+        suites_by_version_1()?;
+    }
+    Ok(())
+}
+
+/// Linux's client of images in all modes, with each kernel.
+fn kernels() -> Result<()> {
+    println!("== kernels' clients of images, in every mode");
+    let mut kernels = cargo();
+    kernels.args(["test", "--release", "--package", "loligo", "--test", "krbd_kernel", "--"]);
+    tests_pass(kernels.args(["--ignored", "--nocapture", "--test-threads=1", "in_torture"]))
+}
+
+/// The quick suites of both releases, with messages that are signed and not signed.
+fn suites_by_version_1() -> Result<()> {
+    for release in [Release::Reef, Release::Tentacle] {
+        for without_cephx in [false, true] {
+            let signed = if without_cephx { "not signed" } else { "signed" };
+            println!("== suites of {} by version 1 of the messenger, {signed}", release.version());
+            let by = By { without_msgr2: true, without_cephx };
+            suites_pass(&Choice { release, name: None, extent: Extent::Quick, by })?;
         }
     }
     Ok(())
+}
+
+fn suites_pass(choice: &Choice<'_>) -> Result<()> {
+    let tally = suites::run(choice)?;
+    print!("{}", tally.shown());
+    match tally.failures() {
+        0 => Ok(()),
+        failures => Err(format!("{failures} tests failed").into()),
+    }
 }
 
 fn crowd(options: &Options) -> Result<()> {
@@ -172,7 +243,7 @@ fn crowd(options: &Options) -> Result<()> {
     crowd.args(["--ignored", "--nocapture", "a_crowd_of_stock_clients"]);
     crowd.env("LOLIGO_BIN", workspace().join("target/release/loligo"));
     crowd.env("LOLIGO_CROWD_SECONDS", options.crowd.to_string()).env("LOLIGO_CROWD_CLIENTS", "64");
-    succeed(crowd.env("LOLIGO_CROWD_SEED", options.seed.to_string()))
+    tests_pass(crowd.env("LOLIGO_CROWD_SEED", options.seed.to_string()))
 }
 
 fn gateways(options: &Options, cluster: &Cluster) -> Result<()> {
@@ -182,7 +253,7 @@ fn gateways(options: &Options, cluster: &Cluster) -> Result<()> {
     stopping.env("CEPH_CONF", cluster.conf()).env("LOLIGO_STOCK_CONF", cluster.conf());
     // The ordinary tests have the seed 1, with which they always wait equally long.
     stopping.env("LOLIGO_GATEWAY_SEED", (options.seed + 1).to_string());
-    succeed(stopping.env("LOLIGO_GATEWAY_STOPS", options.gateway_stops.to_string()))
+    tests_pass(stopping.env("LOLIGO_GATEWAY_STOPS", options.gateway_stops.to_string()))
 }
 
 fn differential(options: &Options, cluster: &Cluster) -> Result<()> {
@@ -193,5 +264,15 @@ fn differential(options: &Options, cluster: &Cluster) -> Result<()> {
     scripts.env("LOLIGO_DIFFERENTIAL_SEED", options.seed.to_string());
     scripts.env("LOLIGO_DIFFERENTIAL_STEPS", SCRIPT_STEPS.to_string());
     scripts.env("LOLIGO_DIFFERENTIAL_SEEDS", options.steps.div_ceil(SCRIPT_STEPS).to_string());
-    succeed(&mut scripts)
+    tests_pass(&mut scripts)
+}
+
+fn file_systems_alike(options: &Options) -> Result<()> {
+    let cluster = fs_cluster(Release::Pacific)?;
+    let mut calls = cargo();
+    calls.args(["test", "--release", "--package", "loligo-fs", "--test", "stock_differential", "--"]);
+    calls.args(["--ignored", "--nocapture"]).envs(against::variables_of_fs(&cluster));
+    calls.env("LOLIGO_DIFFERENTIAL_SEED", options.seed.to_string());
+    tests_pass(calls.env("LOLIGO_DIFFERENTIAL_CALLS", options.calls.to_string()))?;
+    cluster.down()
 }

@@ -1,7 +1,8 @@
 //! The results of all parts of the tests, added up.
 
 use std::collections::BTreeMap;
-use std::process::Command;
+use std::io::{BufRead as _, BufReader, Write};
+use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use crate::failures::Failures;
@@ -11,6 +12,41 @@ use crate::{Result, watched};
 
 /// What a test that this machine cannot run says on standard error, before the reason.
 const SKIPPED: &str = "skipped: ";
+
+/// Runs a test command to its end, and shows its output at once. At least one test must have run: a command
+/// that chooses a test by its name would otherwise pass when the test gets another name.
+pub(crate) fn tests_pass(command: &mut Command) -> Result<()> {
+    tests_pass_shown(command, &mut std::io::stdout())
+}
+
+fn tests_pass_shown(command: &mut Command, shown: &mut impl Write) -> Result<()> {
+    let mut child = command.stdout(Stdio::piped()).spawn()?;
+    let said = child.stdout.take().ok_or("its output is not piped")?;
+    let (mut said, mut line) = (BufReader::new(said), Vec::new());
+    let mut ran = 0;
+    while said.read_until(b'\n', &mut line)? > 0 {
+        shown.write_all(&line)?;
+        ran += results(&String::from_utf8_lossy(&line)).map_or(0, |(passed, failed)| passed + failed);
+        line.clear();
+    }
+    let status = child.wait()?;
+    match ran {
+        _ if !status.success() => Err(format!("{command:?} failed: {status}").into()),
+        0 => Err(format!("{command:?} ran no test: is there none of this name any more?").into()),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the numbers of tests that passed and failed from a line such as
+/// `test result: ok. 13 passed; 0 failed; 2 ignored; …`.
+fn results(line: &str) -> Option<(u64, u64)> {
+    let words: Vec<&str> = line.strip_prefix("test result: ")?.split_whitespace().collect();
+    let count = |what: &str| {
+        let pairs = words.windows(2).filter(|pair| pair[1].trim_end_matches(';') == what);
+        pairs.filter_map(|pair| pair[0].parse::<u64>().ok()).sum()
+    };
+    Some((count("passed"), count("failed")))
+}
 
 #[derive(Default)]
 pub(crate) struct Totals {
@@ -60,24 +96,53 @@ impl Totals {
 
     /// Runs Ceph's own test programs of a release.
     pub(crate) fn suites(&mut self, choice: &Choice<'_>) {
-        if let Err(why) = self.try_suites(choice) {
-            self.leave_out(format!("suites of Ceph {}: {why}", choice.release.version()));
+        let what = format!("suites of Ceph {}", choice.release.version());
+        if let Err(why) = self.tally(&what, || suites::run(choice)) {
+            self.leave_out(format!("{what}: {why}"));
         }
     }
 
     /// Runs the quick ones of Ceph's own test programs. If the release cannot be installed on this
     /// machine, they are skipped.
     pub(crate) fn quick_suites(&mut self, choice: &Choice<'_>) {
-        if let Err(why) = self.try_suites(choice) {
+        let what = format!("suites of Ceph {}", choice.release.version());
+        if let Err(why) = self.tally(&what, || suites::run(choice)) {
             self.skip(&format!("Ceph's own test programs (suites --quick): {why}"));
         }
     }
 
-    fn try_suites(&mut self, choice: &Choice<'_>) -> Result<()> {
-        let what = format!("suites of Ceph {}", choice.release.version());
+    /// Runs suites of other projects through a mount, those whose names contain `name`.
+    pub(crate) fn mounted(&mut self, name: Option<&str>, is_quick: bool) -> Result<()> {
+        println!("== suites through a mount");
+        let begun = Instant::now();
+        let found = suites::mounted::run(name, is_quick)?;
+        self.passed += found.passed;
+        self.failed += found.failed.len() as u64;
+        self.found.push(found.shown());
+        found.skipped.iter().for_each(|why| self.skip(why));
+        println!("== suites through a mount: {} s", begun.elapsed().as_secs());
+        Ok(())
+    }
+
+    /// Runs programs that exist on the C libraries.
+    pub(crate) fn programs_on_capi(&mut self, choice: &Choice<'_>) {
+        if let Err(why) = self.tally("programs on C libraries", || suites::run_capi(choice)) {
+            self.leave_out(format!("programs on C libraries: {why}"));
+        }
+    }
+
+    /// Runs the quick ones of the programs on the C libraries. If the release cannot be installed on this
+    /// machine, they are skipped.
+    pub(crate) fn quick_programs_on_capi(&mut self, choice: &Choice<'_>) {
+        if let Err(why) = self.tally("programs on C libraries", || suites::run_capi(choice)) {
+            self.skip(&format!("programs on C libraries (suites --capi --quick): {why}"));
+        }
+    }
+
+    fn tally(&mut self, what: &str, run: impl FnOnce() -> Result<suites::Tally>) -> Result<()> {
         println!("== {what}");
         let begun = Instant::now();
-        let tally = suites::run(choice)?;
+        let tally = run()?;
         self.passed += tally.passed;
         self.failed += tally.failures();
         self.found.push(tally.shown());
@@ -155,17 +220,9 @@ impl Totals {
             self.skip(why);
             self.did_nothing += 1;
         }
-        let Some(result) = line.strip_prefix("test result: ") else {
-            return;
-        };
-        let words: Vec<&str> = result.split_whitespace().collect();
-        for pair in words.windows(2) {
-            match (pair[0].parse::<u64>(), pair[1].trim_end_matches(';')) {
-                (Ok(n), "passed") => self.passed += n,
-                (Ok(n), "failed") => self.failed += n,
-                _ => {}
-            }
-        }
+        let (passed, failed) = results(line).unwrap_or_default();
+        self.passed += passed;
+        self.failed += failed;
     }
 }
 
@@ -188,14 +245,27 @@ mod tests {
         assert_eq!(totals.skipped, BTreeMap::from([("no /dev/fuse".to_owned(), 2)]));
     }
 
+    fn say(text: &str) -> Command {
+        let mut command = Command::new("sh");
+        command.args(["-c", text]);
+        command
+    }
+
+    #[test]
+    fn a_command_without_a_test_has_not_passed() {
+        // Not to the output of this test: whoever runs it would count what is said there.
+        let pass = |text| tests_pass_shown(&mut say(text), &mut Vec::new());
+        let none = "echo 'test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 7 filtered out'";
+        let told = pass(none).expect_err("nothing was tested").to_string();
+        assert!(told.contains("ran no test"), "{told}");
+        pass("echo 'test result: ok. 1 passed; 0 failed'").expect("a test has passed");
+        let told = pass("echo 'test result: FAILED. 1 passed; 1 failed'; exit 101");
+        assert!(told.expect_err("a test has failed").to_string().contains("101"));
+    }
+
     #[test]
     fn programs_that_fail_are_counted_and_named() {
         let mut one = Totals::default();
-        let say = |text: &str| {
-            let mut command = Command::new("sh");
-            command.args(["-c", text]);
-            command
-        };
         one.program(&mut say("echo 'test result: FAILED. 2 passed; 1 failed'; exit 101"), "a").expect("runs");
         assert_eq!((one.passed, one.failed), (2, 1), "the test that failed is counted once");
         let mut other = Totals::default();

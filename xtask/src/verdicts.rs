@@ -5,7 +5,7 @@
 //! `unwrap_err`), if it gives something a time to come (`timeout` with `expect` or `unwrap`), or if a
 //! function or constant that it names has one: of its crate's test code, or of code that tests of several
 //! crates share. Functions are known by name alone, so a test may be taken for a better one than it is,
-//! never for a worse.
+//! never for a worse. Where a macro makes tests of functions that it is given, each call of it is a test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,10 +42,16 @@ type Helpers<'a> = BTreeMap<&'a str, Vec<&'a Item>>;
 /// Adds to `found` the tests of these files, given by path and text, that assert nothing.
 pub(crate) fn check(files: &[(String, String)], found: &mut Vec<String>) -> Result<()> {
     let mut crates: BTreeMap<&str, Vec<(&str, Item)>> = BTreeMap::new();
+    let mut parsed: Vec<(&String, TokenStream)> = Vec::new();
+    let mut makers = Makers::new();
     for (path, text) in files {
         let tokens: TokenStream = text.parse().map_err(|error| format!("{path}: {error}"))?;
+        add_makers(tokens.clone(), &mut makers);
+        parsed.push((path, tokens));
+    }
+    for (path, tokens) in parsed {
         let mut items = Vec::new();
-        read(tokens, is_for_tests(path), &mut items);
+        read(tokens, is_for_tests(path), &makers, &mut items);
         crates.entry(home(path)).or_default().extend(items.into_iter().map(|item| (path.as_str(), item)));
     }
     let shared = || crates.get("").into_iter().flatten();
@@ -93,8 +99,32 @@ fn has_verdict(test: &Item, helpers: &Helpers<'_>) -> bool {
     false
 }
 
+/// The macros that make tests.
+type Makers = BTreeSet<String>;
+
+/// Adds the macros whose templates have a test that asserts nothing itself.
+fn add_makers(tokens: TokenStream, makers: &mut Makers) {
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        match token {
+            TokenTree::Ident(word) if word == "macro_rules" => {
+                let (_, name, body) = (tokens.next(), tokens.next(), tokens.next());
+                if let (Some(TokenTree::Ident(name)), Some(TokenTree::Group(body))) = (name, body) {
+                    let text = body.stream().to_string().replace(' ', "");
+                    let has_test = text.contains("#[test") || text.contains("#[tokio::test");
+                    if has_test && !text.contains("assert") {
+                        makers.insert(name.to_string());
+                    }
+                }
+            }
+            TokenTree::Group(group) => add_makers(group.stream(), makers),
+            TokenTree::Ident(_) | TokenTree::Punct(_) | TokenTree::Literal(_) => {}
+        }
+    }
+}
+
 /// Adds the functions and constants of test code, wherever they are defined.
-fn read(tokens: TokenStream, is_test_code: bool, items: &mut Vec<Item>) {
+fn read(tokens: TokenStream, is_test_code: bool, makers: &Makers, items: &mut Vec<Item>) {
     let mut attributes: Vec<String> = Vec::new();
     let mut tokens = tokens.into_iter().peekable();
     while let Some(token) = tokens.next() {
@@ -117,7 +147,7 @@ fn read(tokens: TokenStream, is_test_code: bool, items: &mut Vec<Item>) {
                         TokenTree::Punct(end) if end.as_char() == ';' => break,
                         TokenTree::Group(body) if body.delimiter() == Delimiter::Brace => {
                             words_of(body.stream(), &mut words);
-                            read(body.stream(), is_test_code || is_test, items);
+                            read(body.stream(), is_test_code || is_test, makers, items);
                             break;
                         }
                         part => words_of(part.into(), &mut words),
@@ -128,11 +158,24 @@ fn read(tokens: TokenStream, is_test_code: bool, items: &mut Vec<Item>) {
                 }
                 attributes.clear();
             }
+            TokenTree::Ident(word) if makers.contains(&word.to_string()) => {
+                let is_mark =
+                    |token: &TokenTree| matches!(token, TokenTree::Punct(mark) if mark.as_char() == '!');
+                let is_call = tokens.next_if(is_mark).is_some();
+                // Without the mark it is the definition, or an import.
+                if let Some(TokenTree::Group(group)) = tokens.next_if(|t| matches!(t, TokenTree::Group(_)))
+                    && is_call
+                {
+                    let mut words = BTreeSet::new();
+                    words_of(group.stream(), &mut words);
+                    items.push(Item { name: format!("{word}!{group}"), words, is_test: true });
+                }
+            }
             TokenTree::Group(group) => {
                 let is_cfg_test = attributes
                     .iter()
                     .any(|attribute| attribute == "cfg(test)" || attribute.starts_with("cfg(all(test,"));
-                read(group.stream(), is_test_code || is_cfg_test, items);
+                read(group.stream(), is_test_code || is_cfg_test, makers, items);
                 if group.delimiter() == Delimiter::Brace {
                     attributes.clear();
                 }
@@ -187,6 +230,16 @@ mod tests {
                 ["crates/a/b/src/x.rs: the test t asserts nothing"]
             );
         }
+    }
+
+    #[test]
+    fn a_macro_that_makes_tests_is_no_test_and_its_calls_are() {
+        let both = "macro_rules! both { ($test:ident) => { #[test] fn one() { super::$test(1); } }; }";
+        let file = |call: &str, body: &str| format!("{both} use x::both; {call} fn look() {{ {body} }}");
+        let found = |text: &str| found(&[("crates/a/b/tests/x.rs", text)]);
+        assert_eq!(found(&file("both!(look);", "assert!(true);")), [""; 0]);
+        let nothing = "crates/a/b/tests/x.rs: the test both!(look) asserts nothing";
+        assert_eq!(found(&file("both!(look);", "parse();")), [nothing]);
     }
 
     #[test]

@@ -46,10 +46,11 @@ pub(super) fn figure_rows(t: &mut String, name: &str, rows: &[(&str, &Figures)])
     for (name, f) in rows {
         let known = |us: Option<f64>| us.map_or_else(|| "-".to_owned(), |us| format!("{us:.0}"));
         let (p50, p99) = (known(f.latency_p50_us), known(f.latency_p99_us));
+        let ops =
+            if f.ops_per_s < 100.0 { format!("{:.1}", f.ops_per_s) } else { format!("{:.0}", f.ops_per_s) };
         let _ = writeln!(
             t,
-            "  {name:<24} {:>10.0} {:>6.2}x {:>9.0} {p50:>9} {p99:>9} {:>11.2} {:>11.2}",
-            f.ops_per_s,
+            "  {name:<24} {ops:>10} {:>6.2}x {:>9.0} {p50:>9} {p99:>9} {:>11.2} {:>11.2}",
             f.ops_per_s / first,
             f.latency_mean_us,
             f.client_cpu_us_per_op,

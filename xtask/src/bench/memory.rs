@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use crate::Result;
 
 use super::measure::{median, resident_mib};
-use super::sides::Serve;
+use super::sides::{Our, Serve};
 
 /// The medians of several starts.
 pub(super) struct Startup {
@@ -18,11 +18,11 @@ pub(super) struct Startup {
     pub(super) idle_mib: f64,
 }
 
-pub(super) fn startup_and_idle(loligo: &Path, dir: &Path, rounds: usize) -> Result<Startup> {
+pub(super) fn startup_and_idle(our: &Our<'_>, dir: &Path, rounds: usize) -> Result<Startup> {
     let mut samples = Vec::new();
     for _ in 0..rounds.max(3) {
         let started = Instant::now();
-        let serve = Serve::start(loligo, &dir.join("idle"), "memory")?;
+        let serve = Serve::start(our.program, &dir.join("idle"), "memory", our.msgr2)?;
         let ready_ms = started.elapsed().as_secs_f64() * 1e3;
         std::thread::sleep(Duration::from_secs(1));
         samples.push((ready_ms, serve.startup_ms, resident_mib(serve.child.id())?));

@@ -7,7 +7,9 @@
 
 mod disk;
 mod figures;
+mod files;
 mod images;
+mod kernels;
 mod measure;
 mod memory;
 mod nbd;
@@ -34,6 +36,8 @@ use report::Report;
 use sides::{Client, Our, Server, Workload};
 use transfers::{Rate, Transfer};
 
+pub(crate) use files::{LoadOptions, run_load};
+
 /// The arguments of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
@@ -49,6 +53,28 @@ pub(crate) struct Options {
     /// The stock OSD's store; if it is on disk, so is Loligo's.
     #[arg(long, value_enum, default_value_t = Store::Memstore)]
     store: Store,
+    /// Files of the rows about names in CephFS.
+    #[arg(long, default_value_t = 5000)]
+    files: u64,
+    /// With the row of CephFS about 16 objects of 20 ms each: draws the operations of such a write into
+    /// this file.
+    #[arg(long, value_name = "SVG")]
+    picture: Option<PathBuf>,
+    /// Writes the rows of CephFS into this file, as a page of the documentation.
+    #[arg(long, value_name = "MD")]
+    page: Option<PathBuf>,
+    /// Memory to touch first, in MiB; otherwise three quarters of what is free, 12 GiB at most.
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(..1 << 30))]
+    warm_memory: Option<u64>,
+    /// Leaves out the mounts of CephFS, and what needs them: without FUSE there are none.
+    #[arg(long)]
+    without_mounts: bool,
+    /// Measures this program, instead of building one.
+    #[arg(long, value_name = "PATH")]
+    program: Option<PathBuf>,
+    /// Has servers and clients of both sides speak version 1 of the messenger alone.
+    #[arg(long)]
+    without_msgr2: bool,
     /// The file for the figures as JSON.
     #[arg(long, default_value = "target/bench.json")]
     json: PathBuf,
@@ -66,11 +92,12 @@ const PAIRS: [(Client, Server); 4] = [
 const SERVERS: [(Client, Server); 2] = [(Client::Stock, Server::Stock), (Client::Stock, Server::Loligo)];
 
 pub(crate) fn run(options: &Options) -> Result<()> {
-    let loligo = build_release()?;
-    let our = Our { program: &loligo, on_disk: options.store != Store::Memstore };
+    let loligo = options.program.clone().map_or_else(build_release, Ok)?;
+    let (on_disk, msgr2) = (options.store != Store::Memstore, !options.without_msgr2);
+    let our = Our { program: &loligo, on_disk, msgr2 };
     let dir = tempdir()?;
-    let mut report = Report::new(&release()?, options.store, options.seconds, options.rounds);
-    measure::warm_memory()?;
+    let mut report = Report::new(&release()?, options.store, msgr2, options.seconds, options.rounds);
+    measure::warm_memory(options.warm_memory)?;
     println!("{}\n", report.heading());
     let bench = Bench { options, our, dir: &dir };
     let measured = bench.all(&mut report);
@@ -78,6 +105,9 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     let json = workspace().join(&options.json);
     let kept = std::fs::write(&json, report.json());
     println!("figures of {} rows: {}", report.rows(), json.display());
+    if let Some(page) = options.page.as_ref().filter(|_| measured.is_ok()) {
+        std::fs::write(page, report.cephfs_page())?;
+    }
     let cleared = std::fs::remove_dir_all(&dir);
     // The first failure is told: the others may follow from it.
     measured?;
@@ -99,17 +129,21 @@ impl Bench<'_> {
         self.programs(report)?;
         self.transfers(report)?;
         self.images(report)?;
+        self.file_systems(report)?;
         if self.our.on_disk {
             self.disk(report)?;
         }
         if wanted(self.options, "serve") {
-            report.serve(memory::startup_and_idle(self.our.program, self.dir, rounds)?);
+            report.serve(memory::startup_and_idle(&self.our, self.dir, rounds)?);
         }
         if wanted(self.options, nbd::NAME) {
             report.nbd(nbd::compare(self.our.program, self.dir, rounds, seconds)?);
         }
         if wanted(self.options, "out-queue") {
             report.out_queue(outqueue::compare(self.our.program, rounds)?);
+        }
+        if self.options.only.is_some() && wanted(self.options, kernels::NAME) {
+            kernels::print(self.our.program)?;
         }
         Ok(())
     }
@@ -159,6 +193,23 @@ impl Bench<'_> {
         Ok(())
     }
 
+    fn file_systems(&self, report: &mut Report) -> Result<()> {
+        let Options { rounds, seconds, files, without_mounts, .. } = *self.options;
+        let picture = self.options.picture.as_deref();
+        let plan = files::Plan { rounds, seconds, files, mounts: !without_mounts, picture };
+        let rows: Vec<files::Row> =
+            files::Row::ALL.into_iter().filter(|row| wanted(self.options, row.name())).collect();
+        let (loligo, up) = (self.our.program, self.stock());
+        files::compare(&rows, loligo, self.dir, &up, plan, |measured| report.files(measured))?;
+        if plan.mounts
+            && wanted(self.options, files::IDLE)
+            && let Some(idle) = files::idle(loligo, self.dir, &up, rounds)?
+        {
+            report.idle_mounts(idle);
+        }
+        Ok(())
+    }
+
     fn disk(&self, report: &mut Report) -> Result<()> {
         if wanted(self.options, "4 KiB write, 1 in flight") {
             report.own_write(disk::own_write_us(self.dir)?);
@@ -183,6 +234,12 @@ impl Bench<'_> {
         Ok(())
     }
 
+    /// The kind of stock cluster that is measured.
+    fn stock(&self) -> UpOptions {
+        let Options { store, without_msgr2, .. } = *self.options;
+        UpOptions { store, without_msgr2, ..UpOptions::default() }
+    }
+
     /// Runs all pairs in turn, in each round.
     fn rounds<T, C: Copy + fmt::Display, const N: usize>(
         &self,
@@ -194,8 +251,7 @@ impl Bench<'_> {
         for round in 0..self.options.rounds {
             // A new cluster each time: a memstore that has removed many objects miscounts its free space
             // and reports that it is full.
-            let up = UpOptions { store: self.options.store, ..UpOptions::default() };
-            let stock = Cluster::up(&self.dir.join(format!("stock.{round}")), &up)?;
+            let stock = Cluster::up(&self.dir.join(format!("stock.{round}")), &self.stock())?;
             for (pair, figures) in pairs.into_iter().zip(&mut rounds) {
                 eprintln!("{name} round {}: {} client, {} server", round + 1, pair.0, pair.1);
                 figures.push(run(pair, &stock)?);

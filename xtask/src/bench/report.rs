@@ -8,6 +8,7 @@ use crate::stock::Store;
 
 use super::disk::{MIXED, Mixed, OwnLarge, Written};
 use super::figures::{Figures, figure_rows, figures_json};
+use super::files::{self, Idle, Measured};
 use super::images::{self, ImageLoad, Together};
 use super::memory::Startup;
 use super::nbd::Nbd;
@@ -17,6 +18,8 @@ use super::transfers::{self, Rate, Transfer};
 
 pub(super) struct Report {
     heading: String,
+    /// What the clients of CephFS are measured on, and how often.
+    about_cephfs: String,
     workloads: Vec<(Workload, [Figures; 4])>,
     /// The figures with stock's server and with Loligo's, in this order, as in the following fields.
     programs: Vec<(&'static str, [Figures; 2])>,
@@ -29,18 +32,26 @@ pub(super) struct Report {
     nbd: Option<Nbd>,
     images: Vec<(ImageLoad, [Figures; images::SIDES_COUNT])>,
     together: Option<Together>,
+    files: Vec<Measured>,
+    idle_mounts: Option<Idle>,
     out_queue: Option<OutQueue>,
 }
 
 impl Report {
-    pub(super) fn new(release: &str, store: Store, seconds: u32, rounds: usize) -> Self {
+    pub(super) fn new(release: &str, store: Store, msgr2: bool, seconds: u32, rounds: usize) -> Self {
         let ours = if store == Store::Memstore { "memory" } else { "disk" };
+        let by = if msgr2 { "" } else { "; by version 1 of the messenger" };
         let heading = format!(
-            "stock = {release}, {}, one OSD, stock defaults; loligo = {ours} store; {rounds} rounds of {seconds} s (writes of 4 MiB at most {LARGE_WRITE_SECONDS_MAX} s), medians",
+            "stock = {release}, {}, one OSD, stock defaults; loligo = {ours} store{by}; {rounds} rounds of {seconds} s (writes of 4 MiB at most {LARGE_WRITE_SECONDS_MAX} s), medians",
+            store.name()
+        );
+        let about_cephfs = format!(
+            "Stock is {release} with its defaults, {}, one OSD and one metadata server; medians of {rounds} rounds of {seconds} s{by}",
             store.name()
         );
         Self {
             heading,
+            about_cephfs,
             workloads: Vec::new(),
             programs: Vec::new(),
             transfers: Vec::new(),
@@ -52,6 +63,8 @@ impl Report {
             nbd: None,
             images: Vec::new(),
             together: None,
+            files: Vec::new(),
+            idle_mounts: None,
             out_queue: None,
         }
     }
@@ -70,10 +83,15 @@ impl Report {
             self.together.is_some(),
             self.out_queue.is_some(),
             self.own_write_us.is_some(),
+            self.idle_mounts.is_some(),
         ];
         let singles = singles.into_iter().filter(|is_there| *is_there).count();
         let lists = [self.workloads.len(), self.programs.len(), self.transfers.len(), self.images.len()];
-        singles + lists.into_iter().sum::<usize>() + self.own_large.len() + self.written.len()
+        singles
+            + lists.into_iter().sum::<usize>()
+            + self.files.len()
+            + self.own_large.len()
+            + self.written.len()
     }
 
     pub(super) fn workload(&mut self, workload: Workload, pairs: [Figures; 4]) {
@@ -145,6 +163,21 @@ impl Report {
         self.together = Some(figures);
     }
 
+    pub(super) fn files(&mut self, measured: Measured) {
+        print!("{}", measured.table());
+        self.files.push(measured);
+    }
+
+    pub(super) fn idle_mounts(&mut self, idle: Idle) {
+        print!("{}", idle.table());
+        self.idle_mounts = Some(idle);
+    }
+
+    /// The clients of CephFS as a page of the documentation.
+    pub(super) fn cephfs_page(&self) -> String {
+        files::page(&self.about_cephfs, &self.files, self.idle_mounts.as_ref())
+    }
+
     pub(super) fn out_queue(&mut self, figures: OutQueue) {
         print!("{}", figures.table());
         self.out_queue = Some(figures);
@@ -202,6 +235,8 @@ impl Report {
             "serve": startup,
             "nbd": self.nbd.as_ref().map(Nbd::json),
             "images": self.images.iter().map(|(load, sides)| images::json(*load, sides)).collect::<Vec<_>>(),
+            "files": self.files.iter().map(Measured::json).collect::<Vec<_>>(),
+            "idle_mounts": self.idle_mounts.as_ref().map(Idle::json),
             "images_together": self.together.as_ref().map(Together::json),
             "out_queue": out_queue,
         });

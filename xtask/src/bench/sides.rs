@@ -119,6 +119,8 @@ pub(super) struct Our<'a> {
     pub(super) program: &'a Path,
     /// Whether its server stores objects on disk.
     pub(super) on_disk: bool,
+    /// Whether its server speaks msgr2; otherwise it speaks version 1 alone.
+    pub(super) msgr2: bool,
 }
 
 impl Our<'_> {
@@ -127,11 +129,16 @@ impl Our<'_> {
         if self.on_disk { "disk" } else { "memory" }
     }
 
+    /// Starts Loligo's server.
+    fn start(&self, dir: &Path) -> Result<Serve> {
+        Serve::start(self.program, dir, self.store(), self.msgr2)
+    }
+
     /// Starts Loligo's server if `server` is that one.
     pub(super) fn serve(&self, server: Server, dir: &Path) -> Result<Option<Serve>> {
         match server {
             Server::Stock => Ok(None),
-            Server::Loligo => Serve::start(self.program, &dir.join("serve"), self.store()).map(Some),
+            Server::Loligo => self.start(&dir.join("serve")).map(Some),
         }
     }
 }
@@ -160,12 +167,12 @@ pub(super) fn run(
             run.bench(seconds)
         }
         Server::Loligo => {
-            let mut serve = Serve::start(loligo, &dir.join("serve"), our.store())?;
+            let mut serve = our.start(&dir.join("serve"))?;
             let mut run =
                 Run { client, workload, conf: serve.conf.clone(), server_pid: serve.child.id(), loligo };
             if let Some(prepared) = workload.prepared {
                 run.write_objects(prepared.objects)?;
-                serve.restart(loligo, our.store())?;
+                serve.restart(our)?;
                 (run.conf, run.server_pid) = (serve.conf.clone(), serve.child.id());
                 run.empty_caches(prepared)?;
             }
@@ -312,7 +319,7 @@ pub(super) struct Serve {
 }
 
 impl Serve {
-    pub(super) fn start(loligo: &Path, dir: &Path, store: &str) -> Result<Self> {
+    pub(super) fn start(loligo: &Path, dir: &Path, store: &str, msgr2: bool) -> Result<Self> {
         let mut child = Command::new(loligo)
             .args([
                 "serve",
@@ -327,6 +334,8 @@ impl Serve {
                 "--data",
             ])
             .arg(dir)
+            // Only where it is needed: `bench --program` may name an older program.
+            .args((!msgr2).then_some("--ms-bind-msgr2=false"))
             .stdout(Stdio::piped())
             .spawn()?;
         let stdout = child.stdout.take().ok_or("no pipe to loligo serve")?;
@@ -343,9 +352,9 @@ impl Serve {
     }
 
     /// Ends the server in an orderly way, so that it writes everything, and starts it again.
-    fn restart(&mut self, loligo: &Path, store: &str) -> Result<()> {
+    fn restart(&mut self, our: &Our<'_>) -> Result<()> {
         self.stop()?;
-        let mut again = Self::start(loligo, &self.dir, store)?;
+        let mut again = our.start(&self.dir)?;
         // This value remains responsible for the directory. The other one drops the old child, which has
         // ended, and must remove nothing.
         std::mem::swap(&mut self.child, &mut again.child);

@@ -9,6 +9,7 @@ pub(super) fn text(options: &UpOptions, dir: &Path, fsid: &str, mon_host: &str) 
     let auth = if options.auth == Auth::Cephx { "cephx" } else { "none" };
     let store = options.store.name();
     let dir = dir.display();
+    let msgr2 = !options.without_msgr2;
     format!(
         "[global]
 fsid = {fsid}
@@ -17,6 +18,7 @@ auth cluster required = {auth}
 auth service required = {auth}
 auth client required = {auth}
 keyring = {dir}/keyring
+ms bind msgr2 = {msgr2}
 run dir = {dir}/run
 admin socket = {dir}/run/$cluster-$name.$pid.asok
 log file = {dir}/log/$name.log

@@ -9,9 +9,9 @@ const NAME: &str = "fs";
 const POOLS: [&str; 2] = ["cephfs.fs.meta", "cephfs.fs.data"];
 
 impl Cluster {
-    /// Starts `count` metadata servers and creates a file system. Returns when one of them serves it and
+    /// Starts `count` metadata servers and creates a file system. Returns when `ranks` of them serve it and
     /// the others stand by.
-    pub(super) fn start_fs(&self, count: u8) -> Result<()> {
+    pub(super) fn start_fs(&self, count: u8, ranks: u8) -> Result<()> {
         for pool in POOLS {
             self.quiet("ceph", &["osd", "pool", "create", pool, "16", "16"])?;
         }
@@ -20,9 +20,13 @@ impl Cluster {
             std::fs::create_dir_all(self.dir.join(format!("mds.{id}")))?;
             self.quiet("ceph-mds", &["-i", &id])?;
         }
-        let standby = format!("{} up:standby", count - 1);
+        if ranks > 1 {
+            self.quiet("ceph", &["fs", "set", NAME, "max_mds", &ranks.to_string()])?;
+        }
+        let standby = format!("{} up:standby", count - ranks);
         self.wait_for("metadata servers", &["mds", "stat"], |text| {
-            text.contains("=up:active}") && (count == 1 || text.contains(&standby))
+            let active = text.matches("=up:active").count();
+            active == usize::from(ranks) && (count == ranks || text.contains(&standby))
         })?;
         self.wait_until_clean()
     }

@@ -32,17 +32,18 @@ const PACKAGES: [&str; 18] = [
     "gnutls-bin",
 ];
 
-/// The programs that run a kernel with an NBD client. They are installed only on this machine.
-const MACHINE: [&str; 2] = ["qemu-system-x86", "busybox-static"];
+/// The programs that run a kernel with an NBD client, and those that use a mounted file system, with a
+/// library that a suite of its tests needs. They are installed only on this machine.
+const MACHINE: [&str; 6] = ["qemu-system-x86", "busybox-static", "fuse3", "rsync", "attr", "libacl1-dev"];
 
 /// Ceph's own test programs. They are run only from releases in folders.
 const TESTS: [&str; 1] = ["ceph-test"];
 
 /// The programs that show whether a release in a folder is complete.
-const CHROOT_PROGRAMS: [&str; 3] = ["ceph-osd", "ceph-mds", "ceph_test_rados"];
+const CHROOT_PROGRAMS: [&str; 4] = ["ceph-osd", "ceph-mds", "ceph-fuse", "ceph_test_rados"];
 
 /// The programs that show whether all packages are installed.
-const PROGRAMS: [&str; 12] = [
+const PROGRAMS: [&str; 15] = [
     "ceph-osd",
     "ceph-mds",
     "ceph-fuse",
@@ -55,6 +56,9 @@ const PROGRAMS: [&str; 12] = [
     "certtool",
     "qemu-system-x86_64",
     "busybox",
+    "fusermount3",
+    "rsync",
+    "setfattr",
 ];
 
 /// The folder that contains a release's `/usr`.
@@ -100,6 +104,16 @@ impl Root {
         let mut command = Command::new("chroot");
         command.arg(&self.0).arg(name);
         command
+    }
+
+    /// Installs another package, unless the file is there that shows it.
+    pub(crate) fn install(&self, package: &str, file: &str) -> Result<()> {
+        if self.0.join(file).exists() {
+            return Ok(());
+        }
+        may_install()?;
+        apt(&self.0, &["-o", "Acquire::Check-Valid-Until=false", "update", "-qq"])?;
+        apt(&self.0, &["install", "-qq", "-y", "--no-install-recommends", package])
     }
 
     /// Creates a folder that has the same path inside and outside.

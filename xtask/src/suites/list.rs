@@ -3,11 +3,14 @@
 use serde::Deserialize;
 
 use super::Store;
+use super::sides::{Libs, Peer};
 use crate::Result;
 use crate::stock::Release;
 
 /// The list; its comments explain each field.
-pub(super) const TEXT: &str = include_str!("list.toml");
+const TEXT: &str = include_str!("list.toml");
+/// The list of programs on the C libraries.
+const CAPI_TEXT: &str = include_str!("capi.toml");
 
 /// The parsed list.
 #[derive(Deserialize)]
@@ -44,6 +47,9 @@ pub(super) struct Suite {
     /// Whether `--quick` runs this suite.
     #[serde(default)]
     pub(super) quick: bool,
+    /// Whether it is among the few that each way of serving is tried with.
+    #[serde(default)]
+    pub(super) short: bool,
     /// Tests that are left out with `--quick`.
     #[serde(default)]
     pub(super) slow: Vec<String>,
@@ -59,6 +65,8 @@ pub(super) enum Judged {
     /// By the output of Google's test framework for each test.
     #[default]
     Gtest,
+    /// By the output of pytest for each test; the program is a file of Ceph's sources.
+    Pytest,
     /// By the exit status of the program, which is a single test.
     Status,
 }
@@ -76,6 +84,12 @@ pub(super) struct LeftOut {
     pub(super) releases: Vec<Release>,
     #[serde(default = "both_stores")]
     pub(super) stores: Vec<Store>,
+    /// The libraries on which they do not pass.
+    #[serde(default = "both_libs")]
+    pub(super) libs: Vec<Libs>,
+    /// What they do not pass against.
+    #[serde(default = "both_peers")]
+    pub(super) peers: Vec<Peer>,
 }
 
 /// Programs that are never run.
@@ -98,9 +112,23 @@ fn both_stores() -> Vec<Store> {
     Store::ALL.to_vec()
 }
 
+fn both_libs() -> Vec<Libs> {
+    Libs::ALL.to_vec()
+}
+
+fn both_peers() -> Vec<Peer> {
+    Peer::ALL.to_vec()
+}
+
 impl List {
+    /// The programs that run against Loligo's server.
     pub(super) fn read() -> Result<Self> {
         toml::from_str(TEXT).map_err(|e| format!("xtask/src/suites/list.toml: {e}").into())
+    }
+
+    /// The programs that run on Loligo's C libraries.
+    pub(super) fn read_capi() -> Result<Self> {
+        toml::from_str(CAPI_TEXT).map_err(|e| format!("xtask/src/suites/capi.toml: {e}").into())
     }
 
     /// Returns all programs of a release that the list mentions.
@@ -109,20 +137,20 @@ impl List {
         run.chain(self.not_run.iter().flat_map(|not| not.programs.iter().map(String::as_str)))
     }
 
-    /// Returns the tests of a suite that are left out, as patterns.
-    pub(super) fn left_out<'a>(
-        &'a self,
-        suite: &'a Suite,
-        release: Release,
-        store: Store,
-    ) -> impl Iterator<Item = &'a str> {
-        let groups = self.left_out.iter();
-        let groups =
-            groups.filter(move |group| group.releases.contains(&release) && group.stores.contains(&store));
-        groups.flat_map(|group| group.tests.iter()).filter_map(|entry| {
+    /// Returns the tests of a suite that are left out by chosen groups, as patterns.
+    pub(super) fn left_out(&self, suite: &Suite, is_chosen: impl Fn(&LeftOut) -> bool) -> Vec<String> {
+        let groups = self.left_out.iter().filter(|group| is_chosen(group));
+        let tests = groups.flat_map(|group| group.tests.iter()).filter_map(|entry| {
             let (of, test) = entry.split_once(' ')?;
-            matches(of, suite.name()).then_some(test)
-        })
+            matches(of, suite.name()).then(|| test.to_owned())
+        });
+        tests.collect()
+    }
+}
+
+impl LeftOut {
+    pub(super) fn has(&self, release: Release, store: Store) -> bool {
+        self.releases.contains(&release) && self.stores.contains(&store)
     }
 }
 
@@ -162,8 +190,12 @@ mod tests {
     }
 
     #[test]
-    fn every_entry_of_the_list_names_a_suite_and_each_suite_has_a_name_of_its_own() {
-        let list = List::read().expect("the list is read");
+    fn every_entry_of_a_list_names_a_suite_and_each_suite_has_a_name_of_its_own() {
+        check(&List::read().expect("the list is read"));
+        check(&List::read_capi().expect("the list is read"));
+    }
+
+    fn check(list: &List) {
         let mut names: Vec<&str> = list.suites.iter().map(Suite::name).collect();
         for entry in list.left_out.iter().flat_map(|group| &group.tests) {
             let (suite, _) = entry.split_once(' ').unwrap_or_else(|| panic!("{entry:?} names no test"));

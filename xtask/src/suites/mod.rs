@@ -5,13 +5,22 @@
 //! `docs/compatibility.md` is made from the same list. Each program of the list runs on a new server
 //! with each store. A program of a release that the list does not name is an error, so that nothing is
 //! left out without a reason.
+//!
+//! `--capi` runs programs that exist on Loligo's C libraries instead (`capi.rs`).
 
+mod capi;
 mod gtest;
 mod job;
 mod list;
+pub(crate) mod mounted;
+mod output;
 mod page;
 mod program;
+mod pytest;
+mod runner;
 mod server;
+mod sides;
+mod sources;
 mod tally;
 
 use std::collections::BTreeSet;
@@ -22,6 +31,7 @@ use std::thread;
 use crate::Result;
 use crate::process::{cargo, succeed};
 use crate::stock::{Release, Root};
+pub(crate) use capi::run as run_capi;
 use job::Job;
 use list::List;
 pub(crate) use page::write as write_page;
@@ -52,8 +62,28 @@ pub(crate) struct Choice<'a> {
     pub(crate) release: Release,
     /// Runs only programs whose names contain this.
     pub(crate) name: Option<&'a str>,
-    /// Runs only those that take a few minutes, and none that are left out.
-    pub(crate) is_quick: bool,
+    pub(crate) extent: Extent,
+    pub(crate) by: By,
+}
+
+/// How much of the list runs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// Everything, also what is left out: it may have begun to pass.
+    All,
+    /// The programs and tests that take a few minutes, and none that are left out.
+    Quick,
+    /// Of these, the few programs that are marked as short.
+    Short,
+}
+
+/// How the server speaks.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct By {
+    /// By version 1 of the messenger alone.
+    pub(crate) without_msgr2: bool,
+    /// Without cephx. By version 1 messages are then not signed.
+    pub(crate) without_cephx: bool,
 }
 
 /// Runs the chosen programs, several at a time: they sleep most of the time.
@@ -62,7 +92,7 @@ pub(crate) fn run(choice: &Choice<'_>) -> Result<Tally> {
     let root = Root::prepare(choice.release)?;
     // Built as for the tests: by itself it would have other features, and much would be compiled twice.
     succeed(cargo().args(["test", "--quiet", "--workspace", "--no-run"]))?;
-    let mut tally = Tally::new(choice.release);
+    let mut tally = Tally::new(format!("suites of {}", choice.release.version()));
     tally.unlisted = unlisted(&list, &root, choice.release)?;
     let jobs = Job::all(&list, choice);
     if jobs.is_empty() {
@@ -78,7 +108,7 @@ pub(crate) fn run(choice: &Choice<'_>) -> Result<Tally> {
                     let next = waiting.lock().expect("no worker panics").next();
                     let Some(job) = next else { break };
                     let report = job.run(&root);
-                    done.lock().expect("no worker panics").add(&job, report);
+                    done.lock().expect("no worker panics").add(job.name(), report);
                 }
             });
         }

@@ -11,6 +11,9 @@ use crate::{Result, compat};
 
 const RELEASES: [Release; 2] = [Release::Reef, Release::Tentacle];
 
+/// The list of Ceph's scripts for the kernel's client of images, which a test of the program `loligo` runs.
+const KERNEL_SCRIPTS: &str = "crates/apps/cli/tests/krbd_kernel/scripts.txt";
+
 /// Writes the page.
 pub(crate) fn write() -> Result<()> {
     Ok(std::fs::write(path(), text()?)?)
@@ -24,8 +27,8 @@ fn text() -> Result<String> {
     let list = List::read()?;
     let mut page = String::from(
         "# What works with which release\n\n\
-         <!-- Written by `cargo xtask test suites --write-page` from xtask/src/suites/list.toml, xtask/src/compat/facts and the \
-         sources. -->\n\n\
+         <!-- Written by `cargo xtask test suites --write-page` from xtask/src/suites/list.toml, xtask/src/suites/capi.toml, \
+         crates/apps/cli/tests/krbd_kernel/scripts.txt, xtask/src/compat/facts and the sources. -->\n\n\
          Releases are 16.2.15, 18.2.7 and 20.2.4; x: the release has it. Answers that only look as if there were a cluster are in \
          [emulated answers](emulated.md), what is missing in [limits](limits.md).\n\n\
          ## What Ceph's own test programs find\n\n\
@@ -54,7 +57,55 @@ fn text() -> Result<String> {
         let names: Vec<String> = group.programs.iter().map(|name| format!("`{name}`")).collect();
         writeln!(page, "| {} | {} |", group.why, names.join(" "))?;
     }
+    page.push_str(&programs_on_capi()?);
+    page.push_str(&kernel_scripts(&std::fs::read_to_string(workspace().join(KERNEL_SCRIPTS))?)?);
     page.push_str(&compat::sections()?);
+    Ok(page)
+}
+
+/// The section about programs on the C libraries.
+fn programs_on_capi() -> Result<String> {
+    let list = List::read_capi()?;
+    let mut page = String::from(
+        "\n## Programs on the C libraries\n\n\
+         `cargo xtask test suites --capi` runs programs of release 18.2.7 on Loligo's C libraries and on Ceph's, against\n\
+         `loligo serve` and against a stock cluster. Tests that are known not to pass are listed below. `--quick` runs a part,\n\
+         on Loligo's libraries against `loligo serve`.\n\n\
+         | program | `--quick` |\n|---|---|\n",
+    );
+    for suite in &list.suites {
+        writeln!(page, "| `{}` | {} |", suite.name(), if suite.quick { "yes" } else { "no" })?;
+    }
+    page.push_str("\n### Tests of these programs that do not pass\n");
+    for group in &list.left_out {
+        section(&mut page, group)?;
+    }
+    Ok(page)
+}
+
+/// The section about scripts for the kernel's client of images. In the list a colon and a reason are behind
+/// each script that is left out.
+fn kernel_scripts(list: &str) -> Result<String> {
+    let mut page = String::from(
+        "\n## Ceph's scripts for the kernel's client of images\n\n\
+         The scripts `krbd_*` lie below `qa` of ceph/ceph, and are in no package. `cargo xtask torture` runs those that\n\
+         need nothing but an image and small programs, in an emulated machine, if `CEPH_SOURCE` names a folder that has\n\
+         them; so does `cargo test -p loligo --test krbd_kernel -- --ignored --nocapture scripts_of_ceph`.\n\n\
+         | scripts | run |\n|---|---|\n",
+    );
+    let lines = list.lines().filter(|line| !line.starts_with('#'));
+    let mut groups: Vec<(&str, Vec<String>)> = Vec::new();
+    for line in lines {
+        let (script, why) = line.split_once(": ").unwrap_or((line, "yes"));
+        match groups.iter_mut().find(|group| group.0 == why) {
+            Some((_, scripts)) => scripts.push(format!("`{script}`")),
+            None => groups.push((why, vec![format!("`{script}`")])),
+        }
+    }
+    for (why, scripts) in groups {
+        let run = if why == "yes" { why.to_owned() } else { format!("no. {why}") };
+        writeln!(page, "| {} | {run} |", scripts.join(" "))?;
+    }
     Ok(page)
 }
 
@@ -75,6 +126,12 @@ fn section(page: &mut String, group: &LeftOut) -> Result<()> {
         let of: Vec<&str> = group.stores.iter().map(|store| store.name()).collect();
         writeln!(page, "Only with the store `{}`.\n", of.join("`, `"))?;
     }
+    if let [libs] = group.libs[..] {
+        writeln!(page, "Only on {}.\n", libs.name())?;
+    }
+    if let [peer] = group.peers[..] {
+        writeln!(page, "Only against {}.\n", peer.name())?;
+    }
     for test in &group.tests {
         writeln!(page, "- `{test}`")?;
     }
@@ -84,6 +141,13 @@ fn section(page: &mut String, group: &LeftOut) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn scripts_have_one_row_for_each_reason() {
+        let page = kernel_scripts("# of Ceph\na.t\nb.t: Too long.\nc.t\nd.t: Too long.\n").expect("written");
+        let rows: Vec<&str> = page.lines().filter(|line| line.starts_with("| `")).collect();
+        assert_eq!(rows, ["| `a.t` `c.t` | yes |", "| `b.t` `d.t` | no. Too long. |"]);
+    }
 
     #[test]
     fn the_page_is_the_list() {

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Store;
+use super::{By, Store};
 use crate::Result;
 use crate::process::workspace;
 use crate::stock::Root;
@@ -23,14 +23,15 @@ pub(super) struct Server<'a> {
 
 impl<'a> Server<'a> {
     /// Starts a new server with this number of OSDs and a pool `rbd`, in a folder with this name.
-    pub(super) fn start(root: &'a Root, store: Store, osds: u8, name: &str) -> Result<Self> {
+    pub(super) fn start(root: &'a Root, store: Store, osds: u8, by: By, name: &str) -> Result<Self> {
         let dir = std::env::temp_dir().join(format!("loligo-suites.{}.{name}", std::process::id()));
         root.make_dir(&dir)?;
         let log = fs::File::create(dir.join("serve.log"))?;
         let child = Command::new(workspace().join("target/debug/loligo"))
             .args(["serve", "--mon-addr", "127.0.0.1:0", "--pool", "rbd", "--store", store.name(), "--data"])
             .arg(dir.join("data"))
-            .args(["--osds", &osds.to_string()])
+            .args(["--osds", &osds.to_string(), &format!("--ms-bind-msgr2={}", !by.without_msgr2)])
+            .args(["--auth", if by.without_cephx { "none" } else { "cephx" }])
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)
@@ -56,7 +57,7 @@ impl<'a> Server<'a> {
     }
 
     /// The output of the server.
-    pub(super) fn log(&self) -> String {
+    fn log(&self) -> String {
         fs::read_to_string(self.dir.join("serve.log")).unwrap_or_default()
     }
 
@@ -79,8 +80,19 @@ impl<'a> Server<'a> {
         command
     }
 
+    /// Checks that the server has not ended.
+    ///
+    /// # Errors
+    /// It has, with what it said.
+    pub(super) fn still_runs(&mut self) -> Result<()> {
+        match self.ended() {
+            None => Ok(()),
+            Some(status) => Err(format!("the server ended: {status}: {}", self.log()).into()),
+        }
+    }
+
     /// The exit status; none while the server runs.
-    pub(super) fn ended(&mut self) -> Option<String> {
+    fn ended(&mut self) -> Option<String> {
         self.child.try_wait().ok().flatten().map(|status| status.to_string())
     }
 }

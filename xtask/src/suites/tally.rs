@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use super::gtest::Outcome;
-use super::job::{Job, Report};
-use crate::stock::Release;
+use super::output::Outcome;
+use super::runner::Report;
 
 /// The counts, and the names of tests where a count is not enough.
 pub(crate) struct Tally {
-    release: Release,
+    /// What was run, for people.
+    of: String,
     pub(crate) passed: u64,
     /// The failed tests, with their output.
     failed: Vec<(String, String)>,
@@ -22,9 +22,9 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(super) fn new(release: Release) -> Self {
+    pub(super) fn new(of: String) -> Self {
         Self {
-            release,
+            of,
             passed: 0,
             failed: Vec::new(),
             skipped: Vec::new(),
@@ -36,9 +36,8 @@ impl Tally {
         }
     }
 
-    /// Adds the results of a job, and prints a line about it.
-    pub(super) fn add(&mut self, job: &Job, report: Report) {
-        let suite = format!("{} {}", job.store.name(), job.suite.name());
+    /// Adds the results of a program, and prints a line about it.
+    pub(super) fn add(&mut self, suite: String, report: Report) {
         let (passed, failed) = (self.passed, self.failed.len());
         for (test, outcome) in report.outcomes {
             match outcome {
@@ -55,10 +54,10 @@ impl Tally {
             report.passing.len(),
             report.took.as_secs()
         );
-        self.times.push((report.took, suite.clone()));
         self.left_out += report.left_out.len() as u64;
         self.passing.extend(report.passing.iter().map(|test| format!("{suite} {test}")));
         self.unused.extend(report.unused.iter().map(|pattern| format!("{suite} {pattern}")));
+        self.times.push((report.took, suite));
     }
 
     /// The number of failed tests and of programs that the list does not mention.
@@ -84,8 +83,8 @@ impl Tally {
             said.lines().for_each(|line| say("  ", line));
         }
         text + &format!(
-            "suites of {}: {} passed, {} failed, {} skipped, {} left out ({} of them pass)\n",
-            self.release.version(),
+            "{}: {} passed, {} failed, {} skipped, {} left out ({} of them pass)\n",
+            self.of,
             self.passed,
             self.failed.len(),
             self.skipped.len(),

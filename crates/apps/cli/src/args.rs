@@ -1,5 +1,7 @@
 //! The command line: each family of commands has its own words, and this lists the families.
 
+use std::path::PathBuf;
+
 use clap::{Parser, Subcommand};
 use clap_complete::Shell;
 
@@ -13,13 +15,16 @@ use crate::fs::FsArgs;
 use crate::fsck::Fsck;
 use crate::locks::Lock;
 use crate::lockstat::Lockstat;
+use crate::mount::MountArgs;
 use crate::nbd::NbdCommand;
 use crate::object::ObjectCommand;
 use crate::omap::OmapCommand;
 use crate::ops::OpsOptions;
 use crate::options::Options;
+use crate::ping::Ping;
 use crate::pool::PoolCommand;
 use crate::rbd::RbdCommand;
+use crate::run::Run;
 use crate::serve::Serve;
 use crate::snaps::SnapCommand;
 use crate::timeline::TraceOptions;
@@ -99,6 +104,7 @@ pub(crate) enum Command {
     File(FileCommand),
     /// Files and directories of CephFS, without a mount.
     Fs(FsArgs),
+    Mount(MountArgs),
     /// Images of block devices, as `rbd` has them.
     #[command(subcommand)]
     Rbd(RbdCommand),
@@ -114,6 +120,9 @@ pub(crate) enum Command {
     Cleanup(Cleanup),
     /// Read and write at random, at a given rate, in objects of random size, which are removed in the end.
     LoadGen(LoadGen),
+    /// Ask a monitor and an OSD of the cluster, and show how long their answers take. Status 1 if one of them
+    /// does not answer.
+    Ping(Ping),
     /// Run a Ceph-compatible server: monitor and OSD in one process.
     Serve(Serve),
     /// Look for damage in the directory of a server that does not run. Status 1 if there is any, or any is
@@ -121,6 +130,8 @@ pub(crate) enum Command {
     Fsck(Fsck),
     /// Start a server, move files in and out, measure, and show who waited for whose lock.
     Demo,
+    /// Run a program on Loligo's own librados, librbd and libradosstriper, instead of Ceph's.
+    Run(Run),
     /// Show who waits for whose lock in running programs.
     #[command(long_about = LOCKSTAT)]
     Lockstat(Lockstat),
@@ -135,7 +146,14 @@ pub(crate) enum Command {
     #[command(subcommand, disable_help_subcommand = true)]
     Config(ConfigCommand),
     /// Print a completion script for a shell.
-    Completions { shell: Shell },
+    Completions {
+        shell: Shell,
+    },
+    /// Write the manual pages, one for each command, into a folder that exists.
+    Manual {
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+    },
 }
 
 #[cfg(test)]

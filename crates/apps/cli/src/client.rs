@@ -1,6 +1,7 @@
 //! Connects a command to its cluster and pool.
 
 use std::fmt;
+use std::time::Duration;
 
 use loligo_conf::Conf;
 use loligo_rados::{Builder, Errno, IoCtx, Rados, SnapId, Waits};
@@ -159,6 +160,9 @@ pub(crate) fn runtime(threads: usize) -> Result<Runtime, Failure> {
     builder.enable_all().build().context(|| "start threads".to_owned())
 }
 
+/// How long a thread for work that may block is kept when it has nothing to do.
+const IDLE_MAX: Duration = Duration::from_secs(1);
+
 /// Creates a runtime with this number of threads, in addition to the thread that starts it. A thread
 /// calls `before_sleep` before it parks.
 pub(crate) fn workers(
@@ -166,6 +170,6 @@ pub(crate) fn workers(
     before_sleep: impl Fn() + Send + Sync + 'static,
 ) -> Result<Runtime, Failure> {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
-    builder.worker_threads(threads.max(1)).on_thread_park(before_sleep);
+    builder.worker_threads(threads.max(1)).on_thread_park(before_sleep).thread_keep_alive(IDLE_MAX);
     builder.enable_all().build().context(|| "start threads".to_owned())
 }

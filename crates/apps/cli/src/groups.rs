@@ -130,7 +130,11 @@ const GROUPS: &[Group] = &[
     },
     Group {
         heading: "Files",
-        commands: &[entry("file", AT_SNAPSHOT, CLUSTER), entry("fs", IN_CLUSTER, CLUSTER)],
+        commands: &[
+            entry("file", AT_SNAPSHOT, CLUSTER),
+            entry("fs", IN_CLUSTER, CLUSTER),
+            entry("mount", &["trace"], NO_FORMAT),
+        ],
     },
     Group {
         heading: "Images",
@@ -159,10 +163,12 @@ const GROUPS: &[Group] = &[
         heading: "A server",
         commands: &[
             entry("serve", &["pool"], NO_FORMAT),
+            entry("ping", IN_CLUSTER, CLUSTER),
             entry("fsck", &["format"], TWO),
             entry("demo", NONE, NO_FORMAT),
         ],
     },
+    Group { heading: "Programs that exist", commands: &[entry("run", NONE, NO_FORMAT)] },
     Group {
         heading: "Measuring",
         commands: &[
@@ -182,7 +188,11 @@ const GROUPS: &[Group] = &[
     },
     Group {
         heading: "This program",
-        commands: &[entry("config", &["format"], TWO), entry("completions", NONE, NO_FORMAT)],
+        commands: &[
+            entry("config", &["format"], TWO),
+            entry("completions", NONE, NO_FORMAT),
+            entry("manual", NONE, NO_FORMAT),
+        ],
     },
 ];
 

@@ -11,9 +11,11 @@ mod say;
 mod admin;
 mod args;
 mod bench;
+mod carried;
 mod client;
 mod config;
 mod contend;
+mod contents;
 mod cores;
 mod damage;
 mod demo;
@@ -31,6 +33,7 @@ mod locks;
 mod lockstat;
 mod log;
 mod misuse;
+mod mount;
 mod name;
 mod nbd;
 mod object;
@@ -38,8 +41,10 @@ mod omap;
 mod ops;
 mod options;
 mod output;
+mod ping;
 mod pool;
 mod rbd;
+mod run;
 mod serve;
 mod snaps;
 mod stdio;
@@ -97,16 +102,28 @@ fn run() -> Result<(), Failure> {
         sayln!("loligo version {}, called as {}", env!("CARGO_PKG_VERSION"), called.name());
         return Ok(());
     }
-    if called == CalledAs::Rbd {
-        words.insert(1, "rbd".to_owned());
+    match called {
+        CalledAs::Rbd => words.insert(1, "rbd".to_owned()),
+        CalledAs::Mount => words.insert(1, "mount".to_owned()),
+        CalledAs::Loligo | CalledAs::Rados => {}
     }
+    // Before the first memory is used. A command with an argument of this name runs as well.
+    if words.iter().any(|word| word == "mount") {
+        mount::take_small_pages();
+    }
+    let (cli, builder) = command_line(words, bytes, called)?;
+    carry_out(&cli, builder)
+}
+
+/// Reads the command line. The description of all commands takes some megabytes, which go when this returns.
+fn command_line(mut words: Vec<String>, bytes: usize, called: CalledAs) -> Result<(Cli, Builder), Failure> {
     let mut root = groups::offering(Cli::command());
     root.build();
     let own = words::own(&root, &words);
     let (builder, environment) =
         Builder::new().environment_args(&own).map_err(|e| Failure::new("CEPH_ARGS", e))?;
     let builder = builder.args_beside(&mut words, &own).map_err(|e| Failure::new("command line", e))?;
-    carry_out(&parsed(environment, (words, bytes), &root, called)?, builder)
+    Ok((parsed(environment, (words, bytes), &root, called)?, builder))
 }
 
 /// Shared options that stock programs do not have, or refuse where they have no effect.
@@ -155,6 +172,7 @@ fn carry_out(cli: &Cli, builder: Builder) -> Result<(), Failure> {
         Command::Df(Df { dir: None }) => in_cluster(options, builder, df::run),
         Command::File(command) => in_cluster(options, builder, |client| file::run(client, command)),
         Command::Fs(args) => in_cluster(options, builder, |client| fs::run(client, args)),
+        Command::Mount(args) => mount::run(args, builder, options),
         Command::Rbd(command) => in_cluster(options, builder, |client| {
             rbd::run(client, command).map_err(Failure::ending_with_errno)
         }),
@@ -162,9 +180,11 @@ fn carry_out(cli: &Cli, builder: Builder) -> Result<(), Failure> {
         Command::Bench(bench) => in_cluster(options, builder, |client| bench::run(client, bench)),
         Command::Cleanup(what) => in_cluster(options, builder, |client| bench::cleanup::run(client, what)),
         Command::LoadGen(load) => in_cluster(options, builder, |client| bench::load_gen::run(client, load)),
+        Command::Ping(ping) => in_cluster(options, ping.patient(builder), |client| ping::run(client, ping)),
         Command::Serve(server) => serve::run(server, &options.pool, &builder),
         Command::Fsck(what) => fsck::run(what, format),
         Command::Demo => demo::run(),
+        Command::Run(what) => run::run(what, &builder),
         Command::Lockstat(whom) => lockstat::run(whom, format),
         Command::Ops(whom) => ops::run(whom, format),
         Command::Trace(what) => timeline::run(what, format),
@@ -176,6 +196,10 @@ fn carry_out(cli: &Cli, builder: Builder) -> Result<(), Failure> {
             clap_complete::generate(*shell, &mut offered, "loligo", &mut script);
             say!("{}", String::from_utf8_lossy(&script));
             Ok(())
+        }
+        Command::Manual { dir } => {
+            let offered = groups::offered_only(Cli::command());
+            clap_mangen::generate_to(offered, dir).context(|| format!("manual {}", dir.display()))
         }
     }
 }

@@ -40,6 +40,8 @@ pub(crate) enum CalledAs {
     Rados,
     /// The commands below `loligo rbd`.
     Rbd,
+    /// `loligo mount`: how mount(8) calls it for the types `fuse.loligo` and `loligo`.
+    Mount,
 }
 
 impl CalledAs {
@@ -49,6 +51,7 @@ impl CalledAs {
             Self::Loligo => "loligo",
             Self::Rados => "rados",
             Self::Rbd => "rbd",
+            Self::Mount => "mount.fuse.loligo",
         }
     }
 
@@ -63,6 +66,7 @@ impl CalledAs {
         match program.rsplit('/').next() {
             Some("rados") => Self::Rados,
             Some("rbd") => Self::Rbd,
+            Some("mount.fuse.loligo" | "mount.loligo") => Self::Mount,
             _ => Self::Loligo,
         }
     }
@@ -197,7 +201,7 @@ fn is_ours(word: &str, commands: &[&Command]) -> bool {
 }
 
 /// Commands that `rados` does not have; their options are not options of `rados` either.
-const NOT_OF_RADOS: [&str; 13] = [
+const NOT_OF_RADOS: [&str; 17] = [
     "completions",
     "config",
     "contend",
@@ -206,9 +210,13 @@ const NOT_OF_RADOS: [&str; 13] = [
     "file",
     "fsck",
     "lockstat",
+    "manual",
+    "mount",
     "nbd",
     "ops",
+    "ping",
     "rbd",
+    "run",
     "serve",
     "trace",
 ];
@@ -487,9 +495,13 @@ mod tests {
         {
             assert!(arranged(words(line), &root, Rados).is_err(), "{line}");
         }
-        for (program, called) in
-            [("/usr/bin/rados", Rados), ("rbd", CalledAs::Rbd), ("rados-x", Loligo), ("/rbd/loligo", Loligo)]
-        {
+        for (program, called) in [
+            ("/usr/bin/rados", Rados),
+            ("rbd", CalledAs::Rbd),
+            ("/sbin/mount.fuse.loligo", CalledAs::Mount),
+            ("rados-x", Loligo),
+            ("/rbd/loligo", Loligo),
+        ] {
             assert!(CalledAs::of(program) == called, "{program}");
         }
     }

@@ -2,33 +2,17 @@
 //! qemu without a disk. Its init is a script that serves, attaches, writes, compares, detaches and
 //! powers off.
 
+mod machine;
 mod partitions;
 
-use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::Command;
-use std::{env, fs};
+use machine::{Linux, Machine};
 
-const LOLIGO: &str = env!("CARGO_BIN_EXE_loligo");
+/// With two idle cores it takes 15 seconds.
+const SECONDS_MAX: u32 = 300;
 
-/// The package that depends on Debian's newest small kernel, which has the client as a module.
-const KERNEL: &str = "linux-image-cloud-amd64";
-
-/// Time limit of the machine in seconds. It is emulated, so that it is the same everywhere; with two
-/// idle cores it takes 15.
-const MACHINE_SECONDS_MAX: &str = "300";
-
-/// Each step prints its command first, so that the last line names the failed one.
-const INIT: &str = r#"#!/bin/busybox sh
-/bin/busybox --install -s /bin
-export PATH=/bin
-mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
-try() { echo "try: $*"; "$@" || { echo "FAILED: $*"; poweroff -f; }; }
-refused() { said=$(loligo "$@" 2>&1) && { echo "FAILED, was not refused: $*"; poweroff -f; }; echo "refused: $said"; }
+const SCRIPT: &str = r#"
 same() { dd if=$1 bs=1M count=8 2>/dev/null | cmp - /data; }
-forget() { sync; echo 3 > /proc/sys/vm/drop_caches; }
 clients() { loligo nbd ls /c | grep "^$1" | grep -q " $2 clients\|	$2 clients"; }
-ip link set lo up
 refused nbd attach auto --unix /s m
 try insmod /nbd.ko max_part=8
 dd if=/dev/urandom of=/data bs=1M count=8 2>/dev/null
@@ -82,96 +66,23 @@ refused nbd attach /dev/nbd4 --unix /s mbr --block-size 8192
 echo "a server that is gone"
 kill -9 $server
 forget
-dd if=/dev/nbd7 of=/dev/null bs=1M count=1 2>/dev/null && { echo "FAILED: a read without a server"; poweroff -f; }
+dd if=/dev/nbd7 of=/dev/null bs=1M count=1 2>/dev/null && fail "a read without a server"
 try loligo nbd detach /dev/nbd7 --force
-echo "all is well"
-poweroff -f
 "#;
 
 #[test]
 #[ignore = "needs qemu-system-x86, busybox-static, and apt to fetch a kernel"]
 fn the_kernel_attaches_writes_reads_and_detaches() {
-    let dir = env::temp_dir().join(format!("loligo-nbd-kernel.{}", std::process::id()));
-    let root = dir.join("root");
-    fs::create_dir_all(root.join("bin")).expect("room");
-    for folder in ["dev", "proc", "sys", "tmp"] {
-        fs::create_dir_all(root.join(folder)).expect("room");
-    }
-    let kernel = kernel();
-    fs::write(root.join("init"), INIT).expect("room");
-    fs::write(root.join("mbr"), partitions::mbr([256..1280, 1280..5376])).expect("room");
-    fs::write(root.join("gpt"), partitions::gpt(512, [256..1280, 1280..5376])).expect("room");
-    fs::write(root.join("gpt4k"), partitions::gpt(4096, [256..288, 288..320])).expect("room");
-    fs::copy(found(&kernel, "nbd.ko"), root.join("nbd.ko")).expect("it is part of the package");
-    done(Command::new("strip").arg("-o").arg(root.join("bin/loligo")).arg(LOLIGO));
-    let busybox = ["/bin/busybox", "/usr/bin/busybox"].into_iter().find(|path| Path::new(path).exists());
-    fs::copy(busybox.expect("it is installed"), root.join("bin/busybox")).expect("room");
-    for library in libraries(&["bin/loligo", "bin/busybox"].map(|program| root.join(program))) {
-        let inside = root.join(library.strip_prefix("/").expect("it is absolute"));
-        fs::create_dir_all(inside.parent().expect("it lies in a folder")).expect("room");
-        fs::copy(&library, inside).expect("it was found");
-    }
-    done(Command::new("chmod").arg("755").arg(root.join("init")));
-    let pack = "find . | busybox cpio -o -H newc > ../initramfs 2>/dev/null";
-    done(Command::new("sh").args(["-c", pack]).current_dir(&root));
-    let mut machine = Command::new("timeout");
-    machine.args([MACHINE_SECONDS_MAX, "qemu-system-x86_64", "-machine", "q35,accel=tcg", "-cpu", "max"]);
-    machine.args(["-m", "1G", "-smp", "2", "-nographic", "-no-reboot", "-nodefaults", "-serial", "stdio"]);
-    machine.arg("-kernel").arg(found(&kernel, "vmlinuz-")).arg("-initrd").arg(dir.join("initramfs"));
-    machine.args(["-append", "console=ttyS0 quiet panic=-1"]);
-    let output = machine.output().expect("it is installed");
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("all is well") && !said.contains("FAILED"), "{said}");
+    let Some(machine) = Machine::new("nbd-kernel", Linux::Here, SCRIPT) else { return };
+    machine.add("mbr", partitions::mbr([256..1280, 1280..5376]));
+    machine.add("gpt", partitions::gpt(512, [256..1280, 1280..5376]));
+    machine.add("gpt4k", partitions::gpt(4096, [256..288, 288..320]));
+    machine.add_modules(&["nbd"]);
+    let said = machine.run(SECONDS_MAX);
     assert!(said.contains("modprobe nbd"), "before its module is there, it says what to do: {said}");
     assert!(
         said.contains("give --block-size 512") && said.contains("is not 512, 1024, 2048 or 4096"),
         "{said}"
     );
     assert!(said.contains("in use") && said.contains("is attached already"), "{said}");
-    fs::remove_dir_all(&dir).expect("it is ours");
-}
-
-/// Unpacks the package of a kernel, and keeps it for the next run.
-fn kernel() -> PathBuf {
-    let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kernel");
-    if dir.join("boot").exists() {
-        return dir;
-    }
-    // The local package lists may be older than the mirror.
-    done(Command::new("apt-get").args(["-o", "Acquire::Check-Valid-Until=false", "update", "-qq"]));
-    let depends = done(Command::new("apt-cache").args(["depends", KERNEL]));
-    let package = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
-    let package = package.expect("it stands for the newest one");
-    let fetched = dir.with_extension("fetched");
-    let _ = fs::remove_dir_all(&fetched);
-    fs::create_dir_all(&fetched).expect("room");
-    done(Command::new("apt-get").args(["download", "-qq", package]).current_dir(&fetched));
-    done(Command::new("sh").args(["-c", "dpkg -x ./*.deb . && rm ./*.deb"]).current_dir(&fetched));
-    fs::rename(&fetched, &dir).expect("it is ours");
-    dir
-}
-
-/// Finds the file whose name begins with `name`.
-fn found(dir: &Path, name: &str) -> PathBuf {
-    let pattern = format!("{name}*");
-    let all = done(Command::new("find").arg(dir).args(["-type", "f", "-name", &pattern]));
-    PathBuf::from(all.lines().next().unwrap_or_else(|| panic!("{name} is part of the package")))
-}
-
-/// Returns the shared libraries of programs, and the loader.
-fn libraries(programs: &[PathBuf]) -> BTreeSet<PathBuf> {
-    let mut libraries = BTreeSet::new();
-    for program in programs {
-        // `ldd` fails for a statically linked program, which needs no library.
-        let output = Command::new("ldd").arg(program).output().expect("it is part of the C library");
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        libraries.extend(said.split_whitespace().filter(|word| word.starts_with('/')).map(PathBuf::from));
-    }
-    libraries
-}
-
-fn done(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
-    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
-    String::from_utf8(output.stdout).expect("text")
 }

@@ -9,10 +9,12 @@
 //! | item | where |
 //! |---|---|
 //! | a case, its settings and metrics | [`Case`], [`Setting`], [`Metric`] |
-//! | all cases, one file each | [`cases()`], `cases/` |
+//! | all cases, one file each | [`cases()`], [`cases_with()`], `cases/` |
 //! | rounds, medians, ratios | [`run()`], [`Plan`], [`Outcome`] |
 //! | a terminal's table, JSON, a page with charts | [`to_table`], [`to_json`], [`to_html`] |
 //! | parts of the charts for other pictures | [`chart`] |
+//! | the order of random accesses, for other measurements too | [`scramble()`] |
+//! | the operations of one write of either form, for a picture | [`trace_direct_writes`] |
 //!
 //! A new case is one file in `cases/` and one line in [`cases()`].
 //!
@@ -31,13 +33,15 @@ mod machine;
 mod measure;
 mod output;
 mod run;
+mod scramble;
 #[cfg(test)]
 mod testing;
 
 pub use case::{About, Better, Case, Form, Metric, Sample, Setting, Source, Unit};
-pub use cases::{by_name, cases};
+pub use cases::{by_name, cases, cases_with, trace_direct_writes};
 pub use error::Error;
 pub use machine::Machine;
 pub use measure::Spread;
 pub use output::{chart, to_html, to_json, to_table};
 pub use run::{Locks, Outcome, Plan, Row, SettingOutcome, Step, run};
+pub use scramble::scramble;

@@ -90,7 +90,8 @@ impl Output {
 /// another user's file is not written to. A file that is not a regular one (a pipe, `/dev/stdout`) may
 /// belong to any user.
 fn open(path: &PathBuf) -> io::Result<File> {
-    let us = fs::metadata("/proc/self")?.uid();
+    // SAFETY: it only reads a number, and cannot fail.
+    let us = unsafe { libc::geteuid() };
     let check = |owner: u32| match owner == 0 || owner == us {
         true => Ok(()),
         false => {

@@ -3,18 +3,16 @@
 use std::sync::Arc;
 
 use crate::evict::Slot;
+use crate::memory::MemoryOf;
 use crate::page::Page;
+use crate::shelf::{Place, Shelf};
 use crate::span::Span;
-
-/// The largest use count. Each use lets the block survive one round of the queue.
-const USES_MAX: u8 = 3;
 
 /// A block. It has bytes, or is being read, or both.
 #[derive(Debug, Default)]
 pub(crate) struct Block {
-    page: Option<Arc<Page>>,
-    /// The valid part of the page; empty without a page.
-    valid: Span,
+    /// Where readers find the page: there is one exactly if the block has a page.
+    place: Option<Place>,
     /// The part that was changed and is not being written to the back end.
     pub(crate) dirty: Span,
     /// The part that is being written to the back end.
@@ -23,8 +21,7 @@ pub(crate) struct Block {
     pub(crate) dirty_since: u64,
     /// Reads of the back end in progress that will fill in the missing bytes.
     pub(crate) loads: u16,
-    uses: u8,
-    /// The first read of this block reaches data that was read ahead.
+    /// The first read of the page that comes reaches data that was read ahead.
     mark: bool,
     /// The block's slot in the eviction queue; only idle blocks have one.
     pub(crate) slot: Option<Slot>,
@@ -42,98 +39,102 @@ impl Block {
     }
 
     pub(crate) fn has_page(&self) -> bool {
-        self.page.is_some()
+        self.place.is_some()
+    }
+
+    /// The valid part of the page; empty without a page.
+    fn valid(&self) -> Span {
+        self.place.as_ref().map_or(Span::EMPTY, Place::valid)
+    }
+
+    fn page(&self) -> Option<Arc<Page>> {
+        self.place.as_ref().and_then(Place::page)
     }
 
     pub(crate) fn covers(&self, span: Span) -> bool {
-        self.page.is_some() && self.valid.contains(span)
-    }
-
-    /// Returns the page if `span` is valid, and whether this hit is the first to reach data that was
-    /// read ahead. Counts a use.
-    pub(crate) fn hit(&mut self, span: Span) -> Option<(Arc<Page>, bool)> {
-        let page = self.page.as_ref().filter(|_| self.valid.contains(span))?;
-        if self.uses < USES_MAX {
-            self.uses += 1;
-        }
-        let reached = self.mark;
-        if reached {
-            self.mark = false;
-        }
-        Some((Arc::clone(page), reached))
+        self.has_page() && self.valid().contains(span)
     }
 
     pub(crate) fn set_mark(&mut self) {
-        self.mark = true;
+        match &self.place {
+            Some(place) => place.set_mark(),
+            None => self.mark = true,
+        }
     }
 
     /// Decrements the use count. Returns `false` if it was 0.
-    pub(crate) fn forget_a_use(&mut self) -> bool {
-        let had = self.uses > 0;
-        self.uses = self.uses.saturating_sub(1);
-        had
+    pub(crate) fn forget_a_use(&self) -> bool {
+        self.place.as_ref().is_some_and(Place::forget_a_use)
     }
 
     /// Whether `span` can be written without reading other bytes first.
     pub(crate) fn takes(&self, span: Span) -> bool {
-        self.page.is_none() || self.valid.joins(span)
+        !self.has_page() || self.valid().joins(span)
     }
 
-    /// Writes `span`. `fresh` has the bytes at their offsets; it becomes the page if there is none or
-    /// the whole block is written. Returns the page that is no longer used, to be freed without the
-    /// lock.
-    pub(crate) fn write(&mut self, span: Span, fresh: Arc<Page>, seq: u64) -> Option<Arc<Page>> {
+    /// Writes the valid part of `fresh`, which nobody else has. `place` is called if the block has no page.
+    /// Returns the page that is no longer used, to be freed without the lock.
+    pub(crate) fn write(
+        &mut self,
+        mut fresh: Arc<Page>,
+        seq: u64,
+        place: impl FnOnce() -> Place,
+    ) -> Option<Arc<Page>> {
+        let span = fresh.valid();
         debug_assert!(self.takes(span), "a gap");
         if self.dirty.is_empty() {
             self.dirty_since = seq;
         }
         self.dirty = self.dirty.hull(span);
-        match &mut self.page {
-            Some(page) if span.len() as usize != page.bytes().len() => {
-                let bytes = Arc::make_mut(page).bytes_mut();
-                bytes[span.indices()].copy_from_slice(&fresh.bytes()[span.indices()]);
-                self.valid = self.valid.hull(span);
-                Some(fresh)
-            }
-            _ => {
-                self.valid = span;
-                self.page.replace(fresh)
-            }
+        let Some(known) = &self.place else {
+            self.show(fresh, place());
+            return None;
+        };
+        if let Some(older) = known.page() {
+            Arc::make_mut(&mut fresh).lay_under(&older);
         }
+        known.put(fresh)
     }
 
     /// Sets the page, all of it valid, as read from the back end. The block must not have a page.
-    pub(crate) fn place(&mut self, page: Arc<Page>) {
-        self.valid = Span::new(0, page.bytes().len() as u32);
-        self.page = Some(page);
+    pub(crate) fn show(&mut self, page: Arc<Page>, place: Place) {
+        // Before the page: its first reader finds the mark.
+        if std::mem::take(&mut self.mark) {
+            place.set_mark();
+        }
+        let none = place.put(page);
+        debug_assert!(none.is_none(), "a place is empty when it is taken");
+        self.place = Some(place);
     }
 
     /// Fills the invalid parts with data from the back end, and with zeros after its end. Valid bytes
-    /// stay.
-    pub(crate) fn fill(&mut self, loaded: &[u8]) {
-        let Some(page) = &mut self.page else { return };
-        let whole = Span::new(0, page.bytes().len() as u32);
-        if self.valid == whole {
-            return;
+    /// stay. `fresh` has the data, if there was room for it, and nobody else has it. Returns a page that is
+    /// no longer used, to be freed without the lock.
+    pub(crate) fn fill(&mut self, loaded: &[u8], fresh: Option<Arc<Page>>) -> Option<Arc<Page>> {
+        let Some(place) = &self.place else { return fresh };
+        let known = place.page()?;
+        if known.valid().len() as usize == known.bytes().len() {
+            return fresh;
         }
-        let bytes = Arc::make_mut(page).bytes_mut();
-        for gap in [0..self.valid.start as usize, self.valid.end as usize..bytes.len()] {
-            let known = loaded.get(gap.start..gap.end.min(loaded.len())).unwrap_or_default();
-            bytes[gap.start..gap.start + known.len()].copy_from_slice(known);
-            bytes[gap.start + known.len()..gap.end].fill(0);
-        }
-        self.valid = whole;
+        let whole = match fresh {
+            Some(mut fresh) => {
+                Arc::make_mut(&mut fresh).lay_over(&known);
+                fresh
+            }
+            None => Arc::new(known.completed(loaded)),
+        };
+        place.put(whole)
     }
 
     /// Returns the page if `span` is valid. Does not count a use.
     pub(crate) fn page_of(&self, span: Span) -> Option<Arc<Page>> {
-        self.page.as_ref().filter(|_| self.valid.contains(span)).cloned()
+        self.page().filter(|page| page.covers(span))
     }
 
     /// Copies the valid bytes over data that was read: for a reader whose block got no page.
     pub(crate) fn lay_over(&self, span: Span, read: &mut [u8]) {
-        let Some(page) = &self.page else { return };
-        let (start, end) = (span.start.max(self.valid.start), span.end.min(self.valid.end));
+        let Some(page) = self.page() else { return };
+        let (start, end) = (span.start.max(page.valid().start), span.end.min(page.valid().end));
         if start < end {
             let known = &page.bytes()[start as usize..end as usize];
             read[(start - span.start) as usize..(end - span.start) as usize].copy_from_slice(known);
@@ -142,9 +143,12 @@ impl Block {
 
     /// Marks the dirty part as being written. Returns the page and the part.
     pub(crate) fn send(&mut self) -> Option<(Arc<Page>, Span)> {
-        let page = self.page.as_ref().filter(|_| !self.dirty.is_empty() && self.writing.is_empty())?;
+        if self.dirty.is_empty() || !self.writing.is_empty() {
+            return None;
+        }
+        let page = self.page()?;
         self.writing = std::mem::take(&mut self.dirty);
-        Some((Arc::clone(page), self.writing))
+        Some((page, self.writing))
     }
 
     /// Ends a write to the back end. If it failed, the part is dirty again, as of write `since`.
@@ -157,9 +161,14 @@ impl Block {
     }
 
     /// Drops the block's bytes. Returns the page, if there was one.
-    pub(crate) fn forget(&mut self) -> Option<Arc<Page>> {
-        self.valid = Span::EMPTY;
+    pub(crate) fn forget<T: Clone>(
+        &mut self,
+        shelf: &Shelf,
+        memory: &MemoryOf<T>,
+        number: u32,
+    ) -> Option<Arc<Page>> {
         self.dirty = Span::EMPTY;
-        self.page.take()
+        let place = self.place.take()?;
+        shelf.clear(memory, number, place)
     }
 }

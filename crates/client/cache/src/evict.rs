@@ -2,9 +2,9 @@
 //!
 //! A new block enters the short queue. If it is used while it waits there, or returns soon after its
 //! eviction, it enters the long queue, in which it survives one round for each use. So a scan evicts
-//! only blocks of other scans. The use count is in the block itself, protected by its object's lock: a
-//! hit takes no lock of this module. The queues are sharded by a block's hash, and shards take turns in
-//! evicting. Only idle blocks are queued: dirty blocks and blocks being read are not.
+//! only blocks of other scans. The use count is beside the block's page (`shelf.rs`), and a hit takes no
+//! lock at all. The queues are sharded by a block's hash, and shards take turns in evicting. Only idle
+//! blocks are queued: dirty blocks and blocks being read are not.
 
 use crate::sync::{AtomicUsize, Class, Mutex, Ordering};
 

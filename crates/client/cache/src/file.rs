@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arc_swap::ArcSwapOption;
 use smallvec::SmallVec;
 
 use crate::backend::Backend;
@@ -12,11 +11,9 @@ use crate::flush::Failed;
 use crate::object::{BATCH, Memory, Object, State};
 use crate::options::{Mode, Options};
 use crate::page::Page;
+use crate::shelf::Restless;
 use crate::source::{Shared, Source};
 use crate::span::{Part, parts};
-
-/// Recent objects of an open file, found without a look-up in the file's table; a power of two.
-const RECENT: usize = 64;
 
 /// A cache of objects' bytes, for any number of files over back ends of one type. Clones share one
 /// cache.
@@ -50,7 +47,6 @@ pub struct Hit {
 #[derive(Debug)]
 pub struct CachedFile<B: Backend> {
     source: Arc<Source<B>>,
-    recent: Box<[ArcSwapOption<Object>]>,
     /// The number of failures of the file that this opener has been told of.
     seen: AtomicU64,
 }
@@ -89,8 +85,7 @@ impl<B: Backend> Cache<B> {
         drop(sources);
         source.openers.fetch_add(1, Ordering::SeqCst);
         let seen = AtomicU64::new(source.first_look());
-        let recent = (0..RECENT).map(|_| ArcSwapOption::empty()).collect();
-        CachedFile { source, recent, seen }
+        CachedFile { source, seen }
     }
 }
 
@@ -128,20 +123,10 @@ impl<B: Backend> CachedFile<B> {
     }
 
     /// Reads a range if all of it is cached. Otherwise returns `None`, and the content of `buf` is
-    /// unspecified. Takes the object's lock once for each 16 blocks, only to look them up, and allocates
-    /// nothing.
+    /// unspecified. Allocates nothing, and takes no lock, with one exception: a range of several blocks is
+    /// looked up under the object's lock if writes to the object go on all the time.
     pub fn try_read(&self, object: u64, offset: u64, buf: &mut [u8]) -> Option<Hit> {
-        let slot = &self.recent[object as usize % RECENT];
-        if let Some(known) = &*slot.load()
-            && known.number == object
-            && let Some(hit) = known.copy(&self.source.memory, offset, buf)
-        {
-            return Some(hit);
-        }
-        let found = self.source.find(object)?;
-        let hit = found.copy(&self.source.memory, offset, buf);
-        slot.store(Some(found));
-        hit
+        self.source.copy(object, offset, buf)
     }
 
     /// Reads a range into the cache, if there is room. Waits for concurrent reads of the range.
@@ -264,6 +249,11 @@ impl<B: Backend> CachedFile<B> {
         Ok(())
     }
 
+    /// The numbers of the objects of which something is cached.
+    pub fn objects(&self) -> Vec<u64> {
+        self.source.tables.all().iter().map(|object| object.number).collect()
+    }
+
     /// Drops all cached data of the file, including dirty data. Waits for write-back in progress.
     pub async fn discard_all(&self) {
         for object in self.source.tables.all() {
@@ -304,22 +294,25 @@ impl<B: Backend> CachedFile<B> {
             let was_busy = state.is_busy();
             state.seq += 1;
             let mut written = 0;
-            for (part, fresh) in some.iter().zip(fresh) {
-                let block = state.blocks.entry(part.block).or_default();
-                if !block.takes(part.span) {
-                    break;
+            object.shelf.change(|| {
+                for (part, fresh) in some.iter().zip(fresh) {
+                    let block = state.blocks.entry(part.block).or_default();
+                    if !block.takes(part.span) {
+                        break;
+                    }
+                    if !block.has_page() {
+                        room.take();
+                    }
+                    if !block.is_busy() {
+                        dirtying.take();
+                    }
+                    object.unqueue(&source.memory, block, part.block);
+                    let place = || object.shelf.place(&source.memory, part.block);
+                    old.push(block.write(fresh, state.seq, place));
+                    state.dirty.insert(part.block);
+                    written += 1;
                 }
-                if !block.has_page() {
-                    room.take();
-                }
-                if !block.is_busy() {
-                    dirtying.take();
-                }
-                object.unqueue(&source.memory, block, part.block);
-                old.push(block.write(part.span, fresh, state.seq));
-                state.dirty.insert(part.block);
-                written += 1;
-            }
+            });
             if !was_busy && state.is_busy() {
                 source.tables.note_busy(object.number, true);
             }
@@ -332,12 +325,7 @@ impl<B: Backend> CachedFile<B> {
     fn fresh_page(&self, part: &Part, data: &[u8]) -> Arc<Page> {
         let memory = &self.source.memory;
         let data = &data[part.at..part.at + part.span.len() as usize];
-        if part.span.start == 0 {
-            return Arc::new(Page::beginning(memory.options.block_bytes, data, &memory.held));
-        }
-        let mut page = Page::zeroed(memory.options.block_bytes, &memory.held);
-        page.bytes_mut()[part.span.indices()].copy_from_slice(data);
-        Arc::new(page)
+        Arc::new(Page::of_part(memory.options.block_bytes, part.span, data, &memory.held))
     }
 }
 
@@ -364,7 +352,7 @@ enum Forgotten {
 impl<B: Backend> Source<B> {
     /// Copies a range if all of it is cached.
     pub(crate) fn copy(&self, object: u64, offset: u64, buf: &mut [u8]) -> Option<Hit> {
-        self.find(object)?.copy(&self.memory, offset, buf)
+        self.tables.look(object, |object| object.copy(&self.memory, offset, buf))
     }
 
     /// Reads the missing bytes of a block.
@@ -402,9 +390,11 @@ impl<B: Backend> Source<B> {
         let some: SmallVec<[u32; BATCH]> = numbers.by_ref().take(BATCH).collect();
         let done = numbers.next().map_or(Forgotten::All, Forgotten::Until);
         let (mut pages, mut clean) = (Vec::with_capacity(some.len()), 0);
-        for number in some {
-            clean += self.forget_block(object, &mut state, number, &mut pages);
-        }
+        object.shelf.change(|| {
+            for number in some {
+                clean += self.forget_block(object, &mut state, number, &mut pages);
+            }
+        });
         if !state.is_busy() {
             self.tables.note_busy(object.number, false);
         }
@@ -426,7 +416,7 @@ impl<B: Backend> Source<B> {
         let was_dirty = state.dirty.remove(&number);
         let Some(block) = state.blocks.get_mut(&number) else { return 0 };
         object.unqueue(&self.memory, block, number);
-        pages.extend(block.forget());
+        pages.extend(block.forget(&object.shelf, &self.memory, number));
         object.settle(&self.memory, state, number);
         u64::from(was_dirty)
     }
@@ -435,22 +425,44 @@ impl<B: Backend> Source<B> {
 impl Object {
     /// Copies a range if all of it is cached.
     fn copy(&self, memory: &Memory, offset: u64, buf: &mut [u8]) -> Option<Hit> {
-        let mut wanted = parts(memory.options.block_bytes, offset, buf.len()).peekable();
+        let mut wanted = parts(memory.options.block_bytes, offset, buf.len());
         let mut hit = Hit { reached: false };
-        while wanted.peek().is_some() {
-            let mut found: SmallVec<[(Part, Arc<Page>); BATCH]> = SmallVec::new();
-            let mut state = self.lock()?;
-            for part in wanted.by_ref().take(BATCH) {
-                let (page, reached) = state.blocks.get_mut(&part.block)?.hit(part.span)?;
-                hit.reached |= reached;
-                found.push((part, page));
-            }
-            drop(state);
-            for (part, page) in found {
-                let to = &mut buf[part.at..part.at + part.span.len() as usize];
-                to.copy_from_slice(&page.bytes()[part.span.indices()]);
-            }
+        while let Some(first) = wanted.next() {
+            let mut batch: SmallVec<[Part; BATCH]> = SmallVec::new();
+            batch.push(first);
+            batch.extend(wanted.by_ref().take(BATCH - 1));
+            hit.reached |= match &batch[..] {
+                [part] => self.shelf.copy(*part, of_part(buf, part))?,
+                several => self.copy_several(several, buf)?,
+            };
         }
         Some(hit)
     }
+
+    /// Copies parts as they were at one time. Returns whether this read is the first to reach data that was
+    /// read ahead.
+    fn copy_several(&self, parts: &[Part], buf: &mut [u8]) -> Option<bool> {
+        let (pages, reached) = match self.shelf.pages(parts) {
+            Ok(found) => found?,
+            Err(Restless) => {
+                // Nothing is changed while the lock is held.
+                let state = self.lock()?;
+                let pages = self.shelf.pages_now(parts)?;
+                drop(state);
+                (pages, self.shelf.hit(parts))
+            }
+        };
+        for (part, page) in parts.iter().zip(pages) {
+            of_part(buf, part).copy_from_slice(&page.bytes()[part.span.indices()]);
+        }
+        Some(reached)
+    }
 }
+
+/// Returns a part's place in a buffer for its range.
+fn of_part<'a>(buf: &'a mut [u8], part: &Part) -> &'a mut [u8] {
+    &mut buf[part.at..part.at + part.span.len() as usize]
+}
+
+#[cfg(test)]
+mod tests;

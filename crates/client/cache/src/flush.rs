@@ -175,7 +175,7 @@ async fn send<B: Backend>(source: Arc<Source<B>>, object: Arc<Object>, batch: Ba
     let extents = extents(&batch.blocks, source.memory.options.block_bytes);
     let blocks = batch.blocks.iter().map(|sent| (sent.number, sent.since)).collect();
     let Batch { blocks: sent, _permit } = batch;
-    // Releases the pages, so that a write to them does not copy them.
+    // Frees pages that were replaced by later writes.
     drop(sent);
     let mut under_way = UnderWay { source, object, blocks, arrived: false, failed: false };
     let result = under_way.source.backend.write(under_way.object.number, extents).await;

@@ -36,11 +36,11 @@
 //! | when to read ahead | [`ReadAhead`] |
 //!
 //! A file is a set of numbered objects, and an object is a sequence of blocks. Each object has a lock,
-//! held to look up or change some of its blocks. A block's bytes are a page, which is not changed while
-//! it is shared, so pages are copied without the lock. A hit touches no state above its object, with one
-//! exception: the file's table of objects is consulted when an object is not among the recent ones of
-//! the [`CachedFile`]. The eviction queues (`evict.rs`) are updated only when blocks come and go. Memory
-//! use and dirty bytes are two counters.
+//! held to change some of its blocks. A block's bytes are a page, which is never changed: a write replaces
+//! it. A hit takes no lock and waits for nobody: objects and pages are found through indices whose nodes
+//! are replaced, too (`index.rs`, `shelf.rs`). A hit on several blocks sees them as they were at one time;
+//! only if writes to their object go on all the time does it take the object's lock. The eviction queues
+//! (`evict.rs`) are updated only when blocks come and go. Memory use and dirty bytes are two counters.
 //!
 //! The order of locks: an object's, then its table's or a queue's. No lock is held during a call to the
 //! back end.
@@ -60,16 +60,19 @@ mod error;
 mod evict;
 mod file;
 mod flush;
+mod index;
 mod load;
 mod memory;
 mod object;
 mod options;
 mod page;
 mod read_ahead;
+mod shelf;
 mod source;
 mod span;
 mod standstill;
 mod sync;
+mod version;
 
 pub use backend::Backend;
 pub use error::Error;

@@ -220,6 +220,7 @@ impl Load {
         let (mut room, pages) = fresh.map_or((None, Pages::new()), |(room, pages)| (Some(room), pages));
         let mut pages = pages.into_iter();
         let mut found: SmallVec<[Option<Arc<Page>>; BATCH]> = SmallVec::new();
+        let mut old: SmallVec<[Arc<Page>; BATCH]> = SmallVec::new();
         let mut state = self.object.state.lock();
         let is_current = state.forgotten == self.forgotten;
         for part in batch {
@@ -228,8 +229,10 @@ impl Load {
             let Some(block) = state.blocks.get_mut(&part.block) else { continue };
             if is_missing && is_current {
                 match (block.has_page(), page) {
-                    (true, _) => block.fill(self.answer_of(answer, part.block)),
-                    (false, Some(page)) if room.as_mut().is_some_and(Room::take) => block.place(page),
+                    (true, page) => old.extend(block.fill(self.answer_of(answer, part.block), page)),
+                    (false, Some(page)) if room.as_mut().is_some_and(Room::take) => {
+                        block.show(page, self.object.shelf.place(&self.memory, part.block));
+                    }
                     _ => {}
                 }
             }

@@ -15,12 +15,15 @@ use crate::options::Options;
 const BLOCK_COST: u64 = 256;
 /// The memory of an object in addition to its blocks.
 const OBJECT_COST: u64 = 512;
+/// The memory of a row of places, where readers find the pages of neighbouring blocks, and of its entry in
+/// the object's index.
+const ROW_COST: u64 = 288;
 
 /// The memory of a cache. `T` is the type of a block's owner.
 #[derive(Debug)]
 pub(crate) struct MemoryOf<T> {
     pub(crate) options: Options,
-    /// Bytes that blocks and objects use or have claimed.
+    /// Bytes that blocks, rows and objects use or have claimed.
     used: Account,
     /// Bytes of blocks that are dirty, being written back, or claimed for it.
     dirty: Account,
@@ -90,6 +93,15 @@ impl<T: Clone> MemoryOf<T> {
 
     pub(crate) fn object_is_gone(&self) {
         self.used.give_back(OBJECT_COST);
+    }
+
+    /// Rows are counted as objects are.
+    pub(crate) fn row_is_there(&self) {
+        self.used.add(ROW_COST);
+    }
+
+    pub(crate) fn row_is_gone(&self) {
+        self.used.give_back(ROW_COST);
     }
 
     pub(crate) fn used(&self) -> u64 {

@@ -1,4 +1,5 @@
-//! The objects of a file. Each has a lock of its own, held to look up or change some of its blocks.
+//! The objects of a file. Each has a lock of its own, held to change some of its blocks. Reads of what is
+//! cached take none: the objects and their pages are found through indices that never change in place.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -13,13 +14,15 @@ use tokio::sync::Notify;
 
 use crate::block::Block;
 use crate::evict::Slot;
+use crate::index::Index;
 use crate::memory::{self, MemoryOf};
+use crate::shelf::Shelf;
 
-/// Held to look up or change some blocks of one object, at most [`BATCH`] at a time. A page's bytes are
-/// copied under it only where a part of a block is written.
+/// Held to change some blocks of one object, or to look at their state, at most [`BATCH`] at a time; not to
+/// read them. A page's bytes are copied under it only where a part of a block is written.
 static OBJECT: Class = Class::new("cache.object");
-/// Held to find, add or remove one object, or to list [`BATCH`] of them. Taken under an object's lock;
-/// no other lock is taken under it.
+/// Held to add or remove one object, or to list [`BATCH`] of them. Taken under an object's lock; no other
+/// lock is taken under it.
 static TABLE: Class = Class::new("cache.table");
 
 /// The number of shards of a file's table of objects.
@@ -46,7 +49,13 @@ pub(crate) type Room<'a> = memory::Room<'a, Arc<Object>>;
 pub(crate) type Dirtying<'a> = memory::Dirtying<'a, Arc<Object>>;
 
 /// A file's objects by number. Separate from the file, because objects keep a weak reference to it.
-pub(crate) struct Tables([Mutex<Table>; TABLES]);
+pub(crate) struct Tables([Shard; TABLES]);
+
+struct Shard {
+    table: Mutex<Table>,
+    /// The table's objects, for those that look for one. Changed under the table's lock.
+    index: Index<Object>,
+}
 
 pub(crate) struct Table {
     objects: BTreeMap<u64, Arc<Object>>,
@@ -59,6 +68,8 @@ pub(crate) struct Object {
     pub(crate) number: u64,
     hash: u64,
     tables: Weak<Tables>,
+    /// Where the blocks' pages are found. Changed under the lock.
+    pub(crate) shelf: Shelf,
     pub(crate) state: Mutex<State>,
     /// Notified when blocks were read or written back.
     pub(crate) changed: Notify,
@@ -88,12 +99,20 @@ impl State {
 impl Tables {
     pub(crate) fn new() -> Arc<Self> {
         let table = || Table { objects: BTreeMap::new(), busy: BTreeSet::new() };
-        Arc::new(Self(std::array::from_fn(|_| Mutex::new(&TABLE, table()))))
+        let shard = |_| Shard { table: Mutex::new(&TABLE, table()), index: Index::new() };
+        Arc::new(Self(std::array::from_fn(shard)))
     }
 
     /// Finds an object that has cached blocks.
     pub(crate) fn find(&self, number: u64) -> Option<Arc<Object>> {
-        self.of(number).lock().objects.get(&number).cloned()
+        self.of(number).index.get(in_shard(number))
+    }
+
+    /// Looks at an object that has cached blocks. Threads that look at one do not share a counter of
+    /// references to it.
+    pub(crate) fn look<R>(&self, number: u64, look: impl FnOnce(&Object) -> Option<R>) -> Option<R> {
+        let objects = self.of(number).index.load();
+        look(objects.get(in_shard(number))?)
     }
 
     /// Finds an object, or adds it. `file` is the hash of the file's id.
@@ -103,12 +122,15 @@ impl Tables {
                 number,
                 hash: FxBuildHasher.hash_one((file, number)),
                 tables: Arc::downgrade(self),
+                shelf: Shelf::new(),
                 state: Mutex::new(&OBJECT, State::default()),
                 changed: Notify::new(),
             });
-            let mut table = self.of(number).lock();
+            let Shard { table, index } = self.of(number);
+            let mut table = table.lock();
             let object = table.objects.entry(number).or_insert_with(|| {
                 memory.object_is_there();
+                index.insert(in_shard(number), Arc::clone(&fresh));
                 fresh
             });
             Arc::clone(object)
@@ -130,26 +152,32 @@ impl Tables {
     }
 
     pub(crate) fn is_busy(&self) -> bool {
-        self.0.iter().any(|table| !table.lock().busy.is_empty())
+        self.0.iter().any(|shard| !shard.table.lock().busy.is_empty())
     }
 
     /// Records whether an object is busy. The caller holds its lock.
     pub(crate) fn note_busy(&self, number: u64, is_busy: bool) {
-        let mut table = self.of(number).lock();
+        let mut table = self.of(number).table.lock();
         match is_busy {
             true => table.busy.insert(number),
             false => table.busy.remove(&number),
         };
     }
 
+    /// Locks the table that an object is in.
+    #[cfg(test)]
+    pub(crate) fn lock_of(&self, number: u64) -> MutexGuard<'_, Table> {
+        self.of(number).table.lock()
+    }
+
     /// Lists the objects that `some` finds in each table behind a number, a few at a time. Objects added
     /// or removed meanwhile may be missing.
     fn list(&self, some: impl Fn(&Table, Bound<u64>) -> Found) -> Vec<Arc<Object>> {
         let mut all = Vec::new();
-        for table in &self.0 {
+        for shard in &self.0 {
             let mut after = Bound::Unbounded;
             loop {
-                let found = some(&table.lock(), after);
+                let found = some(&shard.table.lock(), after);
                 let Some((last, _)) = found.last() else { break };
                 after = Bound::Excluded(*last);
                 let is_full = found.len() == BATCH;
@@ -162,9 +190,14 @@ impl Tables {
         all
     }
 
-    fn of(&self, number: u64) -> &Mutex<Table> {
+    fn of(&self, number: u64) -> &Shard {
         &self.0[number as usize % TABLES]
     }
+}
+
+/// Returns an object's number among those of its shard.
+fn in_shard(number: u64) -> u64 {
+    number / TABLES as u64
 }
 
 /// Objects by number, ascending.
@@ -208,8 +241,11 @@ impl Object {
     /// Takes the object out of its file's table.
     pub(crate) fn leave(&self, memory: &Memory) {
         let Some(tables) = self.tables.upgrade() else { return };
+        let Shard { table, index } = tables.of(self.number);
+        let mut table = table.lock();
         // The caller holds another reference.
-        if tables.of(self.number).lock().objects.remove(&self.number).is_some() {
+        if table.objects.remove(&self.number).is_some() {
+            index.remove(in_shard(self.number));
             memory.object_is_gone();
         }
     }
@@ -228,9 +264,10 @@ impl Object {
         }
         let owner = memory.queues.remove(hash, slot, true);
         let block = state.blocks.remove(&number);
+        let page = block.and_then(|mut block| block.forget(&self.shelf, memory, number));
         self.retire(memory, &mut state);
         drop(state);
-        drop((owner, block));
+        drop((owner, page));
         memory.blocks_are_gone(1);
         true
     }
@@ -239,7 +276,8 @@ impl Object {
     pub(crate) fn dispose(&self, memory: &Memory, number: u32, mut block: Block) {
         self.unqueue(memory, &mut block, number);
         memory.blocks_are_clean(u64::from(block.is_busy()));
-        memory.blocks_are_gone(u64::from(block.has_page()));
+        let page = block.forget(&self.shelf, memory, number);
+        memory.blocks_are_gone(u64::from(page.is_some()));
     }
 
     fn block_hash(&self, number: u32) -> u64 {

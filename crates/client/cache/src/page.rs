@@ -1,52 +1,135 @@
-//! A block's bytes, shared by reference and copied on write.
+//! A block's bytes, shared by reference.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The bytes of a block. They can be read without a lock: a shared page is never changed.
+use crate::span::Span;
+
+/// The bytes of a block. They can be read without a lock: a page is not changed once it is published.
 #[derive(Debug)]
 pub(crate) struct Page {
     /// A block's bytes, in an allocation of their own so that its size is a power of two.
     data: Box<[u8]>,
+    /// The part whose bytes are known.
+    valid: Span,
     held: Arc<AtomicU64>,
 }
 
 impl Page {
-    pub(crate) fn zeroed(block_bytes: u32, held: &Arc<AtomicU64>) -> Self {
-        // Relaxed, here and below: nothing depends on this sum.
-        held.fetch_add(block_bytes.into(), Ordering::Relaxed);
-        Self { data: vec![0; block_bytes as usize].into(), held: Arc::clone(held) }
+    /// A page whose part `valid` is `data`.
+    pub(crate) fn of_part(block_bytes: u32, valid: Span, data: &[u8], held: &Arc<AtomicU64>) -> Self {
+        let whole = if valid.len() == block_bytes {
+            data.into()
+        } else {
+            let mut whole = vec![0; block_bytes as usize];
+            whole[valid.indices()].copy_from_slice(data);
+            whole.into()
+        };
+        Self::new(whole, valid, held)
     }
 
-    /// A page that begins with `data`, followed by zeros.
+    /// A page that begins with `data`, followed by zeros; all of it is valid.
     pub(crate) fn beginning(block_bytes: u32, data: &[u8], held: &Arc<AtomicU64>) -> Self {
-        if data.len() < block_bytes as usize {
-            let mut page = Self::zeroed(block_bytes, held);
-            page.data[..data.len()].copy_from_slice(data);
-            return page;
-        }
-        held.fetch_add(block_bytes.into(), Ordering::Relaxed);
-        Self { data: data[..block_bytes as usize].into(), held: Arc::clone(held) }
+        let whole = if data.len() < block_bytes as usize {
+            let mut whole = vec![0; block_bytes as usize];
+            whole[..data.len()].copy_from_slice(data);
+            whole.into()
+        } else {
+            data[..block_bytes as usize].into()
+        };
+        Self::new(whole, Span::new(0, block_bytes), held)
+    }
+
+    fn new(data: Box<[u8]>, valid: Span, held: &Arc<AtomicU64>) -> Self {
+        // Relaxed, here and below: nothing depends on this sum.
+        held.fetch_add(data.len() as u64, Ordering::Relaxed);
+        Self { data, valid, held: Arc::clone(held) }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.data
     }
 
-    pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        &mut self.data
+    pub(crate) fn valid(&self) -> Span {
+        self.valid
+    }
+
+    pub(crate) fn covers(&self, span: Span) -> bool {
+        self.valid.contains(span)
+    }
+
+    /// Returns the page, completed by data from the back end, and by zeros after its end.
+    pub(crate) fn completed(&self, loaded: &[u8]) -> Self {
+        let mut whole = Self::beginning(self.data.len() as u32, loaded, &self.held);
+        whole.lay_over(self);
+        whole
+    }
+
+    /// Adds valid bytes of another page where this one has none. Together they must be one range.
+    pub(crate) fn lay_under(&mut self, older: &Self) {
+        let Span { start, end } = self.valid;
+        let (first, last) = (older.valid.start, older.valid.end);
+        for gap in [first..last.min(start), first.max(end)..last] {
+            if gap.start < gap.end {
+                let gap = gap.start as usize..gap.end as usize;
+                self.data[gap.clone()].copy_from_slice(&older.data[gap]);
+            }
+        }
+        self.valid = self.valid.hull(older.valid);
+    }
+
+    /// Adds the valid bytes of another page. Together they must be one range.
+    pub(crate) fn lay_over(&mut self, newer: &Self) {
+        self.data[newer.valid.indices()].copy_from_slice(&newer.data[newer.valid.indices()]);
+        self.valid = self.valid.hull(newer.valid);
     }
 }
 
 impl Clone for Page {
     fn clone(&self) -> Self {
-        self.held.fetch_add(self.data.len() as u64, Ordering::Relaxed);
-        Self { data: self.data.clone(), held: Arc::clone(&self.held) }
+        Self::new(self.data.clone(), self.valid, &self.held)
     }
 }
 
 impl Drop for Page {
     fn drop(&mut self) {
         self.held.fetch_sub(self.data.len() as u64, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BLOCK: u32 = 16;
+
+    fn page(start: u32, end: u32, fill: u8) -> Page {
+        Page::of_part(BLOCK, Span::new(start, end), &vec![fill; (end - start) as usize], &Arc::default())
+    }
+
+    #[test]
+    fn older_bytes_show_only_beside_newer_ones() {
+        for (older, newer, expected) in [
+            ((0, 16), (4, 6), "1111221111111111"),
+            ((0, 4), (4, 6), "1111220000000000"),
+            ((6, 9), (4, 6), "0000221110000000"),
+            ((5, 6), (4, 9), "0000222220000000"),
+            ((0, 16), (0, 16), "2222222222222222"),
+        ] {
+            let (older, mut newer) = (page(older.0, older.1, b'1'), page(newer.0, newer.1, b'2'));
+            let mut same = older.clone();
+            same.lay_over(&newer);
+            newer.lay_under(&older);
+            assert_eq!((newer.bytes(), newer.valid()), (same.bytes(), same.valid()));
+            let shown: String = newer.bytes().iter().map(|byte| char::from((*byte).max(b'0'))).collect();
+            assert_eq!(shown, expected);
+        }
+    }
+
+    #[test]
+    fn what_is_loaded_shows_beside_what_is_known() {
+        let completed = page(4, 6, 2).completed(&[1; 10]);
+        assert_eq!(completed.bytes(), [1, 1, 1, 1, 2, 2, 1, 1, 1, 1, 0, 0, 0, 0, 0, 0]);
+        assert!(completed.covers(Span::new(0, BLOCK)));
     }
 }

@@ -3,8 +3,12 @@
 //! exactly the blocks that may be evicted. This includes the case that a block's slot is reused for
 //! another block between the look at the queue and the object's lock.
 //!
-//! `evict.rs` and `account.rs` are the crate's own. `object.rs` is replaced by a short model of its use
-//! of them.
+//! Also explores every interleaving of a reader of two pages with writers that change both: it sees them as
+//! they were at one time, or notices that it does not; with two writers, where threads are interrupted three
+//! times at most.
+//!
+//! `evict.rs`, `account.rs` and `version.rs` are the crate's own. `object.rs` and `shelf.rs` are replaced by
+//! short models of their use of them.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p loligo-cache --release --test loom`
 #![cfg(loom)]
@@ -20,6 +24,8 @@ mod account;
 #[path = "../src/evict.rs"]
 #[allow(dead_code)]
 mod evict;
+#[path = "../src/version.rs"]
+mod version;
 
 /// Loom's locks, under the names of the crate's.
 mod sync {
@@ -49,7 +55,8 @@ mod sync {
 
 use account::Account;
 use evict::{Candidate, Queues, Slot};
-use sync::{Class, Mutex};
+use sync::{AtomicU64, Class, Mutex, Ordering};
+use version::Version;
 
 static OBJECT: Class = Class::new("t.object");
 
@@ -197,5 +204,63 @@ fn what_is_needed_is_not_thrown_out() {
         }
         thread.join().expect("it ends");
         model.check();
+    });
+}
+
+/// Two pages of an object, each of which is a number. They are published with Release and loaded with
+/// Acquire: `arc-swap` orders no less.
+struct Pages {
+    object: Mutex<()>,
+    version: Version,
+    pages: [AtomicU64; 2],
+}
+
+impl Pages {
+    fn new() -> Arc<Self> {
+        let pages = [AtomicU64::new(0), AtomicU64::new(0)];
+        Arc::new(Self { object: Mutex::new(&OBJECT, ()), version: Version::new(), pages })
+    }
+
+    /// Models a write to both.
+    fn write(&self, number: u64) {
+        let _held = self.object.lock();
+        self.version.change(|| self.pages.iter().for_each(|page| page.store(number, Ordering::Release)));
+    }
+
+    /// Models `Shelf::pages`, with one try.
+    fn read(&self) -> Option<[u64; 2]> {
+        self.version.read(|| [0, 1].map(|n| self.pages[n].load(Ordering::Acquire)))
+    }
+}
+
+#[test]
+fn two_pages_are_seen_as_they_were_at_one_time() {
+    loom::model(|| {
+        let pages = Pages::new();
+        let other = Arc::clone(&pages);
+        let writer = thread::spawn(move || (1..=2).for_each(|number| other.write(number)));
+        if let Some([one, other]) = pages.read() {
+            assert_eq!(one, other);
+        }
+        writer.join().expect("it ends");
+        assert_eq!(pages.read(), Some([2, 2]), "what has ended is seen");
+    });
+}
+
+#[test]
+fn two_pages_of_two_writers_are_seen_as_they_were_at_one_time() {
+    let mut bounded = loom::model::Builder::new();
+    bounded.preemption_bound = Some(3);
+    bounded.check(|| {
+        let pages = Pages::new();
+        let writers = [1, 2].map(|number| {
+            let pages = Arc::clone(&pages);
+            thread::spawn(move || pages.write(number))
+        });
+        if let Some([one, other]) = pages.read() {
+            assert_eq!(one, other);
+        }
+        writers.into_iter().for_each(|writer| writer.join().expect("it ends"));
+        assert!(pages.read().is_some_and(|[one, other]| one == other && one > 0));
     });
 }

@@ -5,16 +5,16 @@
 
 use std::time::SystemTime;
 
+use az::SaturatingAs as _;
 use bytes::{Bytes, BytesMut};
 use futures_util::future::join_all;
 use loligo_layout::{Layout, ObjectExtent, ObjectNo};
 use loligo_rados::{Errno, IoCtx, OpCode, OsdOp, ReadOp, SnapId, WhenFull, WriteOp, WriteOptions};
-use loligo_wire::Ino;
 use loligo_wire::message::osd::Extent;
+use loligo_wire::{Ino, SnapContext};
 
 use crate::error::Error;
 use crate::inode::Attrs;
-use crate::realm::Context;
 
 /// The most bytes of one request. OSDs refuse writes of more than 90 MiB (`osd_max_write_size`).
 const REQUEST_BYTES_MAX: u64 = 32 << 20;
@@ -44,7 +44,7 @@ impl Objects {
     ///
     /// # Errors
     /// EINVAL if the layout is impossible.
-    pub(crate) fn new(io: &IoCtx, ino: Ino, attrs: &Attrs, context: &Context) -> Result<Self, Error> {
+    pub(crate) fn new(io: &IoCtx, ino: Ino, attrs: &Attrs, context: &SnapContext) -> Result<Self, Error> {
         let raw = attrs.layout;
         let layout = Layout::new(raw.stripe_unit.into(), raw.stripe_count.into(), raw.object_size.into());
         let layout = layout.map_err(|_| Errno::EINVAL)?;
@@ -57,6 +57,11 @@ impl Objects {
     /// The same objects as they were at a snapshot.
     pub(crate) fn at_snapshot(self, snap: SnapId) -> Self {
         Self { io: self.io.at_snapshot(snap), ..self }
+    }
+
+    /// Returns how the file's bytes lie in its objects.
+    pub(crate) fn layout(&self) -> &Layout {
+        &self.layout
     }
 
     /// Reads a range. What no object holds is zeros: the caller knows the file's size.
@@ -81,17 +86,18 @@ impl Objects {
     /// Copies an object's data to its places in the file's range.
     fn spread(&self, extent: ObjectExtent, data: &[u8], offset: u64, whole: &mut [u8]) {
         for piece in self.layout.pieces(extent) {
-            let begin = (piece.object_offset - extent.offset) as usize;
+            let begin = (piece.object_offset - extent.offset).saturating_as::<usize>();
             let Some(rest) = data.get(begin..) else { return };
-            let part = &rest[..rest.len().min(piece.len as usize)];
-            let at = (piece.file_offset - offset) as usize;
+            let part = &rest[..rest.len().min(piece.len.saturating_as::<usize>())];
+            let at = (piece.file_offset - offset).saturating_as::<usize>();
             if let Some(place) = whole.get_mut(at..at + part.len()) {
                 place.copy_from_slice(part);
             }
         }
     }
 
-    async fn read_object(&self, extent: ObjectExtent) -> Result<Bytes, Error> {
+    /// Reads a part of one object: less, if the object ends before.
+    pub(crate) async fn read_object(&self, extent: ObjectExtent) -> Result<Bytes, Error> {
         let op = ReadOp::new().op(OsdOp::with_extent(OpCode::READ, self.extent(extent), Bytes::new()));
         match self.io.operate_read(self.name(extent.object), op).await {
             Ok(answers) => match answers.into_iter().next() {
@@ -126,13 +132,15 @@ impl Objects {
 
     /// Returns an object's part of the file's range: without a copy, if it lies in one piece.
     fn gather(&self, extent: ObjectExtent, offset: u64, data: &Bytes) -> Bytes {
-        let place = |at: u64, len: u64| (at - offset) as usize..(at - offset + len) as usize;
+        let place = |at: u64, len: u64| {
+            (at - offset).saturating_as::<usize>()..(at - offset + len).saturating_as::<usize>()
+        };
         let mut pieces = self.layout.pieces(extent).peekable();
         let first = pieces.next();
         match (first, pieces.peek()) {
             (Some(only), None) => data.slice(place(only.file_offset, only.len)),
             (first, _) => {
-                let mut part = BytesMut::with_capacity(extent.len as usize);
+                let mut part = BytesMut::with_capacity(extent.len.saturating_as::<usize>());
                 for piece in first.into_iter().chain(pieces) {
                     part.extend_from_slice(&data[place(piece.file_offset, piece.len)]);
                 }
@@ -142,16 +150,31 @@ impl Objects {
     }
 
     async fn write_object(&self, extent: ObjectExtent, data: Bytes) -> Result<(), Error> {
-        self.change(extent.object, OsdOp::with_extent(OpCode::WRITE, self.extent(extent), data)).await
+        self.change(extent.object, WriteOp::new().op(self.write_op(extent, data))).await
+    }
+
+    /// Writes several parts of one object in one step.
+    pub(crate) async fn write_parts(&self, object: ObjectNo, parts: Vec<(u64, Bytes)>) -> Result<(), Error> {
+        let op = parts.into_iter().fold(WriteOp::new(), |op, (offset, data)| {
+            let extent = ObjectExtent { object, offset, len: data.len() as u64 };
+            op.op(self.write_op(extent, data))
+        });
+        self.change(object, op).await
+    }
+
+    fn write_op(&self, extent: ObjectExtent, data: Bytes) -> OsdOp {
+        OsdOp::with_extent(OpCode::WRITE, self.extent(extent), data)
     }
 
     /// Makes a range read as zeros. What lies in it of an object that does not exist stays a hole.
+    ///
+    /// The request names no truncation: an OSD that cuts an object's end off instead compares the two, and
+    /// a stock one ends if they differ.
     pub(crate) async fn zero(&self, offset: u64, len: u64) -> Result<(), Error> {
         let extents = self.layout.extents(offset, len).flat_map(requests);
-        let done = join_all(extents.map(|extent| {
-            let op = OsdOp::with_extent(OpCode::ZERO, self.extent(extent), Bytes::new());
-            self.change(extent.object, op)
-        }));
+        let done = join_all(
+            extents.map(|extent| self.change(extent.object, WriteOp::new().zero(extent.offset, extent.len))),
+        );
         for answer in done.await {
             match answer {
                 Err(e) if e.is_not_found() => {}
@@ -161,13 +184,40 @@ impl Objects {
         Ok(())
     }
 
-    async fn change(&self, object: ObjectNo, op: OsdOp) -> Result<(), Error> {
+    /// Makes an object a copy of another file's, without its data passing through here. Where the source
+    /// has none, it becomes a hole.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP or EINVAL if the OSD has no such operation, EPERM if the key does not allow it.
+    pub(crate) async fn copy_object(&self, to: u64, from: &Self, source: u64) -> Result<(), Error> {
+        let to = ObjectNo(to);
+        let whole = ObjectExtent { object: to, offset: 0, len: self.layout.object_size() };
+        let truncation = self.extent(whole);
+        let op = WriteOp::new().copy_from_truncated(
+            &from.io,
+            from.name(ObjectNo(source)),
+            (truncation.truncate_seq, truncation.truncate_size),
+        );
+        let options = WriteOptions { when_full: WhenFull::Try, ..WriteOptions::default() };
+        match self.io.execute(self.name(to), op, options).await?.errno() {
+            None => Ok(()),
+            Some(Errno::ENOENT) => {
+                match self.change(to, WriteOp::new().zero(whole.offset, whole.len)).await {
+                    Err(e) if e.is_not_found() => Ok(()),
+                    other => other,
+                }
+            }
+            Some(errno) => Err(errno.into()),
+        }
+    }
+
+    async fn change(&self, object: ObjectNo, op: WriteOp) -> Result<(), Error> {
         let options = WriteOptions {
             mtime: Some(SystemTime::now()),
             when_full: WhenFull::Try,
             ..WriteOptions::default()
         };
-        let done = self.io.execute(self.name(object), WriteOp::new().op(op), options).await?;
+        let done = self.io.execute(self.name(object), op, options).await?;
         done.errno().map_or(Ok(()), |errno| Err(errno.into()))
     }
 
@@ -190,18 +240,18 @@ impl Objects {
 /// Splits an extent into requests.
 fn requests(extent: ObjectExtent) -> impl Iterator<Item = ObjectExtent> {
     let end = extent.offset + extent.len;
-    (extent.offset..end).step_by(REQUEST_BYTES_MAX as usize).map(move |offset| {
+    (extent.offset..end).step_by(REQUEST_BYTES_MAX.saturating_as::<usize>()).map(move |offset| {
         let len = (end - offset).min(REQUEST_BYTES_MAX);
         ObjectExtent { object: extent.object, offset, len }
     })
 }
 
 /// Extends data by the zeros that an object's end leaves out.
-fn filled(data: Bytes, len: u64) -> Bytes {
+pub(crate) fn filled(data: Bytes, len: u64) -> Bytes {
     if data.len() as u64 >= len {
         return data;
     }
     let mut whole = BytesMut::from(&data[..]);
-    whole.resize(len as usize, 0);
+    whole.resize(len.saturating_as::<usize>(), 0);
     whole.freeze()
 }

@@ -32,7 +32,8 @@ pub enum Error {
     /// The monitors did not send the file system's map. They send none to a client whose key does not
     /// allow it, and none if there is no file system that is used by default.
     #[error(
-        "the monitors sent no map of {fs} within {} s: does it exist ('ceph fs ls'), and may this client use it ('ceph auth get')?",
+        "the monitors sent no map of {fs} within {} s: does it exist ('ceph fs ls'), and may this client use it \
+         ('ceph auth get')?",
         after.as_secs_f64()
     )]
     NoMap {
@@ -59,6 +60,13 @@ pub enum Error {
         /// Its reason.
         why: String,
     },
+    /// The cluster has shut this client out: it was evicted, by an administrator or because it had not
+    /// answered, and is on the blocklist.
+    #[error(
+        "the cluster has evicted this client and blocklisted it: nothing that it does is accepted any more, \
+         and changes that were not synced may be lost; mount again (see 'ceph osd blocklist ls')"
+    )]
+    Blocklisted,
     /// The metadata server has ended the session: this client was evicted, or the server restarted and
     /// did not wait for this client. What it had not confirmed may be lost.
     #[error(
@@ -75,6 +83,9 @@ pub enum Error {
         /// The decoding error.
         source: DecodeError,
     },
+    /// A listing of a directory makes no sense.
+    #[error(transparent)]
+    Listing(#[from] loligo_fs_core::dir::CursorError),
     /// The metadata servers forwarded the request in a circle.
     #[error("the metadata servers passed the request on {0} times without answering it")]
     Forwards(u32),
@@ -93,8 +104,9 @@ impl Error {
             Self::NoMap { .. } => Errno::ETIMEDOUT,
             Self::NoServer { .. } => Errno::EHOSTUNREACH,
             Self::Rejected { .. } => Errno::EPERM,
+            Self::Blocklisted => Errno::EBLOCKLISTED,
             Self::SessionLost(_) => Errno::EIO,
-            Self::Decode { .. } => Errno::EPROTO,
+            Self::Decode { .. } | Self::Listing(_) => Errno::EPROTO,
             Self::Forwards(_) => Errno::EMULTIHOP,
             Self::Unmounted => Errno::ENOTCONN,
         }

@@ -1,21 +1,23 @@
 //! Mounting and unmounting.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use futures_util::StreamExt as _;
 use loligo_maps::{FsMapUser, MdsMap, MdsState};
 use loligo_rados::{Errno, Rados};
-use loligo_wire::message::mds::{ClientSession, FilePath, RequestOp, SessionOp};
+use loligo_wire::message::Message as _;
+use loligo_wire::message::mds::{FilePath, RequestOp};
 use loligo_wire::message::mon::{MFSMapUser, MMDSMap};
-use loligo_wire::message::{Message as _, Msg};
 use loligo_wire::{Caps, EntityType, Fscid, Ino};
 use tokio::task::AbortHandle;
 
+use crate::caller::Caller;
 use crate::core::Core;
 use crate::error::Error;
-use crate::inode::InodeId;
+use crate::inode::{Inode, InodeId};
 use crate::mds::missing;
 use crate::options::{MountOptions, Which};
 use crate::path::Rest;
@@ -24,6 +26,9 @@ use crate::session::{Ended, Phase, Request, Session};
 /// How long a server may take to close a session (`client_shutdown_timeout`).
 const CLOSING_MAX: Duration = Duration::from_secs(30);
 
+/// Files whose data is written at a time, when all are.
+const SAVED_AT_ONCE: usize = 16;
+
 /// A mounted file system. Clones share one mount, which ends with [`FileSystem::unmount`], or without
 /// waiting for anything when the last clone and the last file are dropped.
 ///
@@ -31,18 +36,20 @@ const CLOSING_MAX: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub struct FileSystem {
     pub(crate) core: Arc<Core>,
-    _keeper: Arc<Keeper>,
+    /// As whom the servers are asked.
+    pub(crate) caller: Arc<Caller>,
+    pub(crate) _keeper: Arc<Keeper>,
 }
 
-/// Ends the mount's task with the last handle.
-struct Keeper {
-    task: AbortHandle,
+/// Ends the mount's tasks with the last handle.
+pub(crate) struct Keeper {
+    tasks: Vec<AbortHandle>,
     core: Arc<Core>,
 }
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        self.task.abort();
+        self.tasks.iter().for_each(AbortHandle::abort);
         self.core.abandon();
     }
 }
@@ -58,20 +65,21 @@ impl FileSystem {
         let core = Core::new(rados.clone(), options);
         register(&core).await?;
         core.cluster().monitors().follow("fsmap.user", 0);
+        let observed: Weak<Core> = Arc::downgrade(&core);
+        core.cluster().waits().look_at(observed);
+        let weak = || Arc::downgrade(&core);
+        let standing = tokio::spawn(Core::watch_standing(weak())).abort_handle();
+        // From here on, whatever ends this function ends the mount.
+        let mut keeper = Keeper { tasks: vec![standing], core: Arc::clone(&core) };
         let patience = core.patience;
-        let mounted = tokio::time::timeout(patience, core.find_root()).await;
-        if mounted.is_err() {
-            let why = core.why_not_yet(patience);
-            core.abandon();
-            return Err(why);
+        match tokio::time::timeout(patience, core.find_root()).await {
+            Ok(found) => found?,
+            Err(_) => return Err(core.why_not_yet(patience)),
         }
-        if let Ok(Err(e)) = mounted {
-            core.abandon();
-            return Err(e);
-        }
-        let task = tokio::spawn(Core::keep(Arc::downgrade(&core))).abort_handle();
-        let keeper = Keeper { task, core: Arc::clone(&core) };
-        Ok(Self { core, _keeper: Arc::new(keeper) })
+        keeper.tasks.push(tokio::spawn(Core::keep_renewed(weak())).abort_handle());
+        keeper.tasks.push(tokio::spawn(Core::keep(weak())).abort_handle());
+        let caller = Arc::clone(&core.caller);
+        Ok(Self { core, caller, _keeper: Arc::new(keeper) })
     }
 
     /// Makes all changes durable, gives everything back and closes the sessions. Files that are open
@@ -86,7 +94,8 @@ impl FileSystem {
             Err(_) => Err(loligo_rados::Error::Timeout(patience).into()),
         };
         self.core.is_closed.store(true, Ordering::Release);
-        self.core.close_sessions(CLOSING_MAX.min(self.core.patience)).await;
+        self.core.close_sessions(CLOSING_MAX.min(patience)).await;
+        self.core.leave_identities().await;
         synced
     }
 
@@ -96,23 +105,21 @@ impl FileSystem {
     /// A session has ended before its server confirmed a change.
     pub async fn sync(&self) -> Result<(), Error> {
         self.core.flush_all();
-        for session in self.core.all_sessions() {
-            if session.phase() == Phase::Open {
-                session.send(Msg::new(&ClientSession::new(SessionOp::RequestFlushMdLog, 0)));
-            }
-        }
+        self.core.ask_for_logs();
         let mut failed = None;
-        for inode in self.core.inodes.all() {
-            if let Err(e) = self.core.settled(&inode).await {
-                failed.get_or_insert(e);
-            }
+        let all = self.core.inodes.all();
+        let save = |inode: Arc<_>| async move { self.core.save(&inode).await };
+        let each = futures_util::stream::iter(all).map(save);
+        let mut done = each.buffer_unordered(SAVED_AT_ONCE);
+        while let Some(saved) = done.next().await {
+            failed = failed.or(saved.err());
         }
         failed.map_or(Ok(()), Err)
     }
 
     /// Returns the file system's name.
     pub fn name(&self) -> String {
-        self.core.mds_map().map(|map| map.fs_name.to_string()).unwrap_or_default()
+        self.core.fs_name()
     }
 
     /// Returns the file system's number in its cluster.
@@ -142,6 +149,17 @@ impl fmt::Debug for FileSystem {
 }
 
 impl Core {
+    /// Makes the data and the attributes of a file durable.
+    pub(crate) async fn save(&self, inode: &Arc<Inode>) -> Result<(), Error> {
+        let stored = match inode.cached.get() {
+            Some(cached) => cached.flush().await.map_err(crate::cached::of_cache),
+            None => Ok(()),
+        };
+        self.settle(inode).await?;
+        let lost = inode.known().failures.tell_anybody();
+        stored.and(lost.map_or(Ok(()), |errno| Err(errno.into())))
+    }
+
     /// Finds the file system, its servers and the directory to be mounted.
     async fn find_root(&self) -> Result<(), Error> {
         let (id, what) = self.find_map().await?;
@@ -205,8 +223,9 @@ impl Core {
             }
             self.session_ended(&session, Ended::Closed);
         }
-        self.sessions.write().clear();
+        self.clear_sessions();
         self.inodes.clear();
+        self.standing.send_modify(|_| ());
     }
 }
 

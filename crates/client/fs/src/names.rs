@@ -1,33 +1,72 @@
-//! Names: making, removing and moving them.
+//! Names, by paths: making, removing and moving them.
 
 use loligo_rados::Errno;
-use loligo_wire::message::mds::{FilePath, RequestOp, SnapPayload};
-use loligo_wire::{Caps, Encode as _};
+use loligo_wire::Caps;
 
 use crate::error::Error;
-use crate::inode::{Inode, mode};
-use crate::metadata::Metadata;
+use crate::metadata::{FileType, Metadata};
 use crate::mount::FileSystem;
-use crate::session::Request;
+use crate::node::{Node, RenameFlags};
+use crate::path;
 use crate::walk::Last;
+
+impl FileSystem {
+    /// Finds what a path names; symbolic links are followed.
+    pub async fn find(&self, path: impl AsRef<[u8]>) -> Result<Node, Error> {
+        self.found(path.as_ref(), Last::Follow).await
+    }
+
+    /// Like [`find`](Self::find), but finds a symbolic link itself.
+    pub async fn find_link(&self, path: impl AsRef<[u8]>) -> Result<Node, Error> {
+        self.found(path.as_ref(), Last::Keep).await
+    }
+
+    pub(crate) async fn found(&self, path: &[u8], last: Last) -> Result<Node, Error> {
+        Ok(self.node(self.walk(path, last).await?))
+    }
+
+    /// Finds the directory of a path's last name, which need not exist.
+    pub(crate) async fn dir_of(&self, path: &[u8]) -> Result<(Node, Vec<u8>), Error> {
+        let (dir, name) = self.walk_to_parent(path).await?;
+        Ok((self.node(dir), name))
+    }
+
+    /// Like [`dir_of`](Self::dir_of), for the new name of what is no directory: a slash behind it is refused
+    /// as by `link(2)`.
+    async fn dir_of_new(&self, path: &[u8]) -> Result<(Node, Vec<u8>), Error> {
+        let (dir, name) = self.dir_of(path).await?;
+        if path::ends_with_slash(path) {
+            dir.lookup(&name).await?;
+            return Err(Errno::EEXIST.into());
+        }
+        Ok((dir, name))
+    }
+
+    /// Like [`dir_of`](Self::dir_of), for a name that is to go: `otherwise` tells what is wrong with a path
+    /// that ends with `.` or `..`, and with the root.
+    async fn dir_with(
+        &self,
+        path: &[u8],
+        otherwise: impl FnOnce(&[u8]) -> Errno,
+    ) -> Result<(Node, Vec<u8>), Error> {
+        let is_name = path::parent_and_name(path).is_some();
+        self.dir_of(path).await.map_err(|e| match e.errno() {
+            Errno::EEXIST if !is_name => otherwise(path).into(),
+            _ => e,
+        })
+    }
+}
 
 /// What a name leads to, without its data.
 impl FileSystem {
     /// Describes a file, directory or device. Symbolic links are followed.
     pub async fn stat(&self, path: impl AsRef<[u8]>) -> Result<Metadata, Error> {
-        self.described(path.as_ref(), Last::Follow).await
+        self.find(path).await?.stat(Caps::STAT).await
     }
 
     /// Like [`stat`](Self::stat), but describes a symbolic link itself.
     pub async fn lstat(&self, path: impl AsRef<[u8]>) -> Result<Metadata, Error> {
-        self.described(path.as_ref(), Last::Keep).await
-    }
-
-    async fn described(&self, path: &[u8], last: Last) -> Result<Metadata, Error> {
-        let inode = self.core.walk(path, last).await?;
-        self.core.refresh(&inode, Caps::STAT).await?;
-        let known = inode.known();
-        Ok(Metadata::of(inode.id, &known.attrs))
+        self.find_link(path).await?.stat(Caps::STAT).await
     }
 
     /// Returns a symbolic link's target.
@@ -35,11 +74,7 @@ impl FileSystem {
     /// # Errors
     /// EINVAL if it is no link.
     pub async fn read_link(&self, path: impl AsRef<[u8]>) -> Result<Vec<u8>, Error> {
-        let inode = self.core.walk(path.as_ref(), Last::Keep).await?;
-        if inode.kind() != mode::SYMLINK {
-            return Err(Errno::EINVAL.into());
-        }
-        self.core.link_target(&inode).await
+        self.find_link(path).await?.read_link().await
     }
 }
 
@@ -50,19 +85,8 @@ impl FileSystem {
     /// # Errors
     /// EEXIST if there is something of this name.
     pub async fn create_dir(&self, path: impl AsRef<[u8]>, permissions: u32) -> Result<(), Error> {
-        let (dir, name) = self.core.walk_to_parent(path.as_ref()).await?;
-        let request = match dir.id.is_snap_dir() {
-            true => Request {
-                data: SnapPayload::default().to_bytes(),
-                ..Request::in_dir(&dir, &name, RequestOp::MkSnap { mode: 0 })
-            },
-            false => {
-                writable(&dir)?;
-                let mode = permissions & mode::PERMISSIONS;
-                Request::in_dir(&dir, &name, RequestOp::MkDir { mode })
-            }
-        };
-        self.core.call(request).await.map(drop)
+        let (dir, name) = self.dir_of(path.as_ref()).await?;
+        dir.mkdir(&name, permissions).await.map(drop)
     }
 
     /// Makes a directory and those above it that do not exist.
@@ -84,11 +108,8 @@ impl FileSystem {
 
     /// Makes a symbolic link.
     pub async fn symlink(&self, target: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<(), Error> {
-        let (dir, name) = self.core.walk_to_parent(path.as_ref()).await?;
-        writable(&dir)?;
-        let path2 = FilePath::name(target.as_ref());
-        let request = Request { path2, ..Request::in_dir(&dir, &name, RequestOp::SymLink) };
-        self.core.call(request).await.map(drop)
+        let (dir, name) = self.dir_of_new(path.as_ref()).await?;
+        dir.symlink(&name, target).await.map(drop)
     }
 
     /// Gives a file a second name.
@@ -96,34 +117,16 @@ impl FileSystem {
     /// # Errors
     /// EPERM for directories.
     pub async fn link(&self, existing: impl AsRef<[u8]>, path: impl AsRef<[u8]>) -> Result<(), Error> {
-        let inode = self.core.walk(existing.as_ref(), Last::Keep).await?;
-        if inode.is_dir() {
-            return Err(Errno::EPERM.into());
-        }
-        let (dir, name) = self.core.walk_to_parent(path.as_ref()).await?;
-        writable(&dir)?;
-        if !inode.id.is_head() {
-            return Err(Errno::EXDEV.into());
-        }
-        let request = Request {
-            path2: inode.address.clone(),
-            also: Some(inode),
-            ..Request::in_dir(&dir, &name, RequestOp::Link)
-        };
-        self.core.call(request).await.map(drop)
+        let node = self.find_link(existing).await?;
+        let (dir, name) = self.dir_of_new(path.as_ref()).await?;
+        dir.link(&name, &node).await
     }
 
     /// Makes a file, a named pipe, a socket or a device. `mode` has the type's bits, as `mknod(2)` takes
     /// them; without any it is a file.
     pub async fn make_node(&self, path: impl AsRef<[u8]>, mode: u32, rdev: u32) -> Result<(), Error> {
-        let (dir, name) = self.core.walk_to_parent(path.as_ref()).await?;
-        writable(&dir)?;
-        let mode = match mode & mode::TYPE {
-            0 => mode::regular(mode),
-            mode::DIRECTORY => return Err(Errno::EPERM.into()),
-            _ => mode,
-        };
-        self.core.call(Request::in_dir(&dir, &name, RequestOp::MkNod { mode, rdev })).await.map(drop)
+        let (dir, name) = self.dir_of_new(path.as_ref()).await?;
+        dir.mknod(&name, mode, rdev).await.map(drop)
     }
 }
 
@@ -134,9 +137,13 @@ impl FileSystem {
     /// # Errors
     /// EISDIR for a directory.
     pub async fn remove_file(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
-        let (dir, name) = self.core.walk_to_parent(path.as_ref()).await?;
-        writable(&dir)?;
-        self.core.call(Request::in_dir(&dir, &name, RequestOp::Unlink)).await.map(drop)
+        let path = path.as_ref();
+        let (dir, name) = self.dir_with(path, |_| Errno::EISDIR).await?;
+        if path::ends_with_slash(path) {
+            let is_dir = dir.lookup(&name).await?.file_type() == FileType::Directory;
+            return Err(if is_dir { Errno::EISDIR } else { Errno::ENOTDIR }.into());
+        }
+        dir.unlink(&name).await
     }
 
     /// Removes an empty directory. In a directory's `.snap` it removes a snapshot.
@@ -144,51 +151,22 @@ impl FileSystem {
     /// # Errors
     /// ENOTEMPTY if it is not empty.
     pub async fn remove_dir(&self, path: impl AsRef<[u8]>) -> Result<(), Error> {
-        let (dir, name) = self.core.walk_to_parent(path.as_ref()).await?;
-        let op = if dir.id.is_snap_dir() { RequestOp::RmSnap } else { RequestOp::RmDir };
-        if !dir.id.is_snap_dir() {
-            writable(&dir)?;
-        }
-        self.core.call(Request::in_dir(&dir, &name, op)).await?;
-        dir.known().entries.remove(&name);
-        Ok(())
+        let (dir, name) = self.dir_with(path.as_ref(), path::why_not_removed).await?;
+        dir.rmdir(&name).await
     }
 
     /// Moves a name, over an existing one if that is a file, or an empty directory for a directory. In a
     /// directory's `.snap` it renames a snapshot.
     pub async fn rename(&self, from: impl AsRef<[u8]>, to: impl AsRef<[u8]>) -> Result<(), Error> {
-        let (from_dir, from_name) = self.core.walk_to_parent(from.as_ref()).await?;
-        let (to_dir, to_name) = self.core.walk_to_parent(to.as_ref()).await?;
-        let op = match (from_dir.id.is_snap_dir(), to_dir.id.is_snap_dir()) {
-            (true, true) if from_dir.id == to_dir.id => RequestOp::RenameSnap,
-            (false, false) => {
-                writable(&from_dir)?;
-                writable(&to_dir)?;
-                RequestOp::Rename
-            }
-            _ => return Err(Errno::EXDEV.into()),
-        };
-        let request = Request {
-            path2: from_dir.address_of(&from_name),
-            also: Some(from_dir.clone()),
-            ..Request::in_dir(&to_dir, &to_name, op)
-        };
-        self.core.call(request).await?;
-        from_dir.known().entries.remove(&from_name);
-        Ok(())
-    }
-}
-
-/// Refuses changes in a snapshot.
-pub(crate) fn writable(dir: &Inode) -> Result<(), Errno> {
-    if dir.id.is_head() { Ok(()) } else { Err(Errno::EROFS) }
-}
-
-/// Returns an error unless the inode is a file with data.
-pub(crate) fn regular_file(inode: &Inode) -> Result<(), Errno> {
-    match inode.kind() {
-        mode::REGULAR => Ok(()),
-        mode::DIRECTORY => Err(Errno::EISDIR),
-        _ => Err(Errno::EINVAL),
+        let (from, to) = (from.as_ref(), to.as_ref());
+        let (from_dir, from_name) = self.dir_with(from, |_| Errno::EBUSY).await?;
+        let (to_dir, to_name) = self.dir_with(to, |_| Errno::EBUSY).await?;
+        // A slash behind either name says that a directory moves.
+        if (path::ends_with_slash(from) || path::ends_with_slash(to))
+            && from_dir.lookup(&from_name).await?.file_type() != FileType::Directory
+        {
+            return Err(Errno::ENOTDIR.into());
+        }
+        from_dir.rename(&from_name, &to_dir, &to_name, RenameFlags::default()).await
     }
 }

@@ -5,6 +5,9 @@ use std::time::Duration;
 
 use loligo_wire::Fscid;
 
+/// Inodes kept at most (`client_cache_size`).
+const INODES_MAX: usize = 16_384;
+
 /// Which file system of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Which {
@@ -27,6 +30,12 @@ pub struct MountOptions {
     pub(crate) gids: Vec<u32>,
     pub(crate) metadata: BTreeMap<String, String>,
     pub(crate) patience: Option<Duration>,
+    pub(crate) recovers: bool,
+    pub(crate) inodes_max: usize,
+    pub(crate) cache_bytes: u64,
+    pub(crate) permissions: Option<bool>,
+    pub(crate) acls: Option<bool>,
+    pub(crate) quotas: Option<bool>,
 }
 
 impl Default for MountOptions {
@@ -36,6 +45,9 @@ impl Default for MountOptions {
 }
 
 impl MountOptions {
+    /// Memory for the data of files, if nothing else is chosen (`client_oc_size`).
+    pub const CACHE_BYTES: u64 = 200 << 20;
+
     /// The root directory of the cluster's default file system, as user 0.
     pub fn new() -> Self {
         Self {
@@ -46,6 +58,12 @@ impl MountOptions {
             gids: Vec::new(),
             metadata: BTreeMap::new(),
             patience: None,
+            recovers: false,
+            inodes_max: INODES_MAX,
+            cache_bytes: Self::CACHE_BYTES,
+            permissions: None,
+            acls: None,
+            quotas: None,
         }
     }
 
@@ -81,8 +99,46 @@ impl MountOptions {
         self
     }
 
+    /// Goes on after the cluster has shut this client out, as kernel clients mounted with
+    /// `recover_session=clean` do: with a new identity, without the capabilities and locks of the old one.
+    /// What had not reached the servers is lost, and the next `sync` or `close` of its file says so (EIO).
+    /// Otherwise every call fails with [`Error::Blocklisted`](crate::Error::Blocklisted) from then on.
+    pub fn recovers(self, recovers: bool) -> Self {
+        Self { recovers, ..self }
+    }
+
+    /// Keeps no more than so many inodes that nothing uses (16,384 otherwise, as `client_cache_size`): those
+    /// used longest ago are forgotten, and their capabilities given back. Servers may ask for fewer.
+    pub fn inodes_max(self, inodes_max: usize) -> Self {
+        Self { inodes_max, ..self }
+    }
+
+    /// Uses up to this much memory to cache the data of files; with 0 each read and write goes to the OSDs.
+    /// [`CACHE_BYTES`](Self::CACHE_BYTES) otherwise.
+    pub fn cache(self, bytes: u64) -> Self {
+        Self { cache_bytes: bytes, ..self }
+    }
+
     /// Waits for maps and servers no longer than this, instead of `client_mount_timeout`.
     pub fn patience(self, patience: Duration) -> Self {
         Self { patience: Some(patience), ..self }
+    }
+
+    /// Checks the permissions of files and directories, or leaves that to the kernel or the program,
+    /// instead of what `client_permissions` says: they are checked.
+    pub fn permissions(self, are_checked: bool) -> Self {
+        Self { permissions: Some(are_checked), ..self }
+    }
+
+    /// Lets POSIX access control lists count, or refuses them, instead of what `client_acl_type` says:
+    /// they are refused.
+    pub fn acls(self, count: bool) -> Self {
+        Self { acls: Some(count), ..self }
+    }
+
+    /// Keeps the quotas of directories, or ignores them, instead of what `client_quota` says: they are
+    /// kept.
+    pub fn quotas(self, are_kept: bool) -> Self {
+        Self { quotas: Some(are_kept), ..self }
     }
 }

@@ -79,21 +79,32 @@ pub(crate) fn checked(name: &[u8]) -> Result<&[u8], Errno> {
     Ok(name)
 }
 
-/// Splits a path into the directory's and the last name. `None` for the root, and for paths that end
-/// with `..`.
+/// Splits a path into the directory's and the last name. `None` for the root, and for paths that end with
+/// `.` or `..`: what they name is there already, and has its name elsewhere.
 pub(crate) fn parent_and_name(path: &[u8]) -> Option<(&[u8], &[u8])> {
-    let mut end = path.len();
-    loop {
-        while end > 0 && path[end - 1] == b'/' {
-            end -= 1;
-        }
-        let begin = path[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
-        match &path[begin..end] {
-            b"" | b".." => return None,
-            b"." => end = begin,
-            name => return Some((&path[..begin], name)),
-        }
+    let (dir, name) = split(path);
+    let is_name = !matches!(name, b"" | b"." | b"..");
+    is_name.then_some((dir, name))
+}
+
+/// Returns what `rmdir(2)` says of a path that [`parent_and_name`] does not split.
+pub(crate) fn why_not_removed(path: &[u8]) -> Errno {
+    match split(path).1 {
+        b"." => Errno::EINVAL,
+        b".." => Errno::ENOTEMPTY,
+        _ => Errno::EBUSY,
     }
+}
+
+/// Whether a slash is behind a path's last name, which says that it is a directory.
+pub(crate) fn ends_with_slash(path: &[u8]) -> bool {
+    path.ends_with(b"/")
+}
+
+fn split(path: &[u8]) -> (&[u8], &[u8]) {
+    let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |at| at + 1);
+    let begin = path[..end].iter().rposition(|byte| *byte == b'/').map_or(0, |at| at + 1);
+    (&path[..begin], &path[begin..end])
 }
 
 #[cfg(test)]
@@ -148,12 +159,22 @@ mod tests {
             (&b"a"[..], Some((&b""[..], &b"a"[..]))),
             (b"/a/b", Some((b"/a/", b"b"))),
             (b"a/b//", Some((b"a/", b"b"))),
-            (b"a/./", Some((b"", b"a"))),
+            (b"a/./", None),
+            (b"a/.", None),
+            (b".", None),
             (b"/", None),
             (b"", None),
             (b"a/..", None),
         ] {
             assert_eq!(parent_and_name(path), split, "{path:?}");
+        }
+        for (path, errno) in [
+            (&b"a/."[..], Errno::EINVAL),
+            (b"./", Errno::EINVAL),
+            (b"a/..", Errno::ENOTEMPTY),
+            (b"//", Errno::EBUSY),
+        ] {
+            assert_eq!(why_not_removed(path), errno, "{path:?}");
         }
     }
 }

@@ -6,10 +6,12 @@ use loligo_rados::Errno;
 use loligo_wire::Caps;
 use loligo_wire::message::mds::RequestOp;
 
+use crate::caller::Caller;
 use crate::core::Core;
 use crate::error::Error;
 use crate::inode::{Inode, mode};
 use crate::mds::missing;
+use crate::mount::FileSystem;
 use crate::path::{self, Rest};
 use crate::session::Request;
 
@@ -29,11 +31,35 @@ impl Core {
         self.root.get().cloned().ok_or(Error::Unmounted)
     }
 
+    /// Asks for attributes, as the user that the mount was made for.
+    pub(crate) async fn ask_attrs(&self, inode: &Arc<Inode>, mask: Caps) -> Result<(), Error> {
+        self.ask_attrs_as(&self.caller, inode, mask).await
+    }
+
+    async fn refresh_as(&self, caller: &Arc<Caller>, inode: &Arc<Inode>, mask: Caps) -> Result<(), Error> {
+        let is_held = inode.id.is_snap_dir() || inode.known().is_vouched_for(mask, self.now_ms());
+        self.metrics.looked(is_held);
+        if is_held {
+            return Ok(());
+        }
+        self.ask_attrs_as(caller, inode, mask).await
+    }
+
+    async fn ask_attrs_as(&self, caller: &Arc<Caller>, inode: &Arc<Inode>, mask: Caps) -> Result<(), Error> {
+        if inode.id.is_snap_dir() {
+            return Ok(());
+        }
+        let caller = Some(Arc::clone(caller));
+        self.call(Request { caller, ..Request::about(inode, RequestOp::GetAttr { mask }) }).await.map(drop)
+    }
+}
+
+impl FileSystem {
     /// Finds what a path names.
     pub(crate) async fn walk(&self, path: &[u8], last: Last) -> Result<Arc<Inode>, Error> {
         let mut rest = Rest::of(path)?;
         // The directories above, for `..`.
-        let mut above = vec![self.root()?];
+        let mut above = vec![self.core.root()?];
         while let Some(name) = rest.next() {
             let here = above.last().cloned().ok_or(Errno::ENOENT)?;
             if !here.is_dir() {
@@ -44,6 +70,7 @@ impl Core {
                 above.truncate((above.len() - 1).max(1));
                 continue;
             }
+            self.may_look_up(&here).await?;
             let found = self.lookup(&here, &name).await?;
             let is_link = found.kind() == mode::SYMLINK;
             if is_link && (!rest.is_empty() || rest.is_dir() || last == Last::Follow) {
@@ -64,7 +91,10 @@ impl Core {
 
     /// Finds the directory that a path's last name is in. The name need not exist.
     pub(crate) async fn walk_to_parent(&self, path: &[u8]) -> Result<(Arc<Inode>, Vec<u8>), Error> {
-        let (dir, name) = path::parent_and_name(path).ok_or(Errno::EEXIST)?;
+        let Some((dir, name)) = path::parent_and_name(path) else {
+            self.walk(path, Last::Follow).await?;
+            return Err(Errno::EEXIST.into());
+        };
         let name = path::checked(name)?.to_vec();
         let dir = self.walk(dir, Last::Follow).await?;
         if !dir.is_dir() {
@@ -73,15 +103,27 @@ impl Core {
         Ok((dir, name))
     }
 
-    /// Finds a name in a directory: without a request, if a server promised to tell of changes.
+    /// Finds a name in a directory: without a request, if a server promised to tell of changes. The same goes
+    /// for a name that is not there.
     pub(crate) async fn lookup(&self, dir: &Arc<Inode>, name: &[u8]) -> Result<Arc<Inode>, Error> {
         path::checked(name)?;
+        // A name that is known is found without waiting: a task that does nothing else must leave its
+        // thread to those that answer the servers.
+        tokio::task::coop::consume_budget().await;
         if name == SNAP_DIR && dir.id.is_head() {
-            return Ok(self.snap_dir(dir));
+            return Ok(self.core.snap_dir(dir));
         }
-        let known = dir.known().entry(name, self.now_ms());
-        if let Some(inode) = known.and_then(|id| self.inodes.get(id)) {
+        let (known, is_absent) = {
+            let (dir, now) = (dir.known(), self.core.now_ms());
+            (dir.entry(name, now), dir.lacks(name, now))
+        };
+        let known = known.and_then(|id| self.core.inodes.get(id));
+        self.core.metrics.looked_up(known.is_some() || is_absent);
+        if let Some(inode) = known {
             return Ok(inode);
+        }
+        if is_absent {
+            return Err(Errno::ENOENT.into());
         }
         let mask = Caps::STAT;
         let op =
@@ -92,19 +134,12 @@ impl Core {
 
     /// Makes sure that attributes are known: without a request, if a server promised to tell of changes.
     pub(crate) async fn refresh(&self, inode: &Arc<Inode>, mask: Caps) -> Result<(), Error> {
-        if inode.id.is_snap_dir() || self.issued(inode).contains(mask) {
-            return Ok(());
-        }
-        self.ask_attrs(inode, mask).await
+        self.core.refresh_as(&self.caller, inode, mask).await
     }
 
     /// Asks for attributes.
     pub(crate) async fn ask_attrs(&self, inode: &Arc<Inode>, mask: Caps) -> Result<(), Error> {
-        if inode.id.is_snap_dir() {
-            return Ok(());
-        }
-        self.call(Request::about(inode, RequestOp::GetAttr { mask })).await?;
-        Ok(())
+        self.core.ask_attrs_as(&self.caller, inode, mask).await
     }
 
     /// Returns a symbolic link's target, which never changes.

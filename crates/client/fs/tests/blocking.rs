@@ -25,8 +25,15 @@ fn names(source: &str, introduced_by: &str) -> BTreeSet<String> {
 fn each_asynchronous_method_has_a_blocking_twin() {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut asynchronous = BTreeSet::new();
-    for entry in fs::read_dir(&sources).expect("the crate's sources") {
-        let path = entry.expect("an entry").path();
+    let mut folders = vec![sources.clone()];
+    let mut paths = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).expect("the crate's sources") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() { folders.push(path) } else { paths.push(path) }
+        }
+    }
+    for path in paths {
         if path.extension().is_some_and(|extension| extension == "rs") {
             let source = fs::read_to_string(&path).expect("a source");
             asynchronous.extend(names(&source, "pub async fn "));

@@ -31,6 +31,7 @@
 
 pub mod blocking;
 mod builder;
+mod cluster_log;
 mod core;
 mod error;
 mod ioctx;
@@ -39,6 +40,7 @@ mod rados;
 mod trace;
 
 pub use builder::Builder;
+pub use cluster_log::{ClusterLog, LogEntry};
 pub use error::{Errno, Error};
 pub use ioctx::{
     Answer, Checksum, ChecksumKind, Confirmation, Damaged, IoCtx, ListCursor, ListedObject, LockGuard,
@@ -60,5 +62,5 @@ pub use loligo_wire::{
     Uuid,
 };
 pub use objecter::{InFlight, Request, Resent, WaitsFor};
-pub use rados::{MonitorsSettings, Rados};
+pub use rados::{CommandReply, MonitorsSettings, Rados};
 pub use trace::{Trace, Traced};

@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use loligo_cluster::{Cluster, Reason, ToMgr, WaitGuard, Waiter};
 use loligo_wire::message::mon::{
-    ClusterStatfs, MCommand, MGetPoolStats, MGetPoolStatsReply, MMonCommand, MMonCommandAck, MPoolOp,
-    MPoolOpReply, MStatfs, MStatfsReply, PaxosHeader, PoolOpCode,
+    ClusterStatfs, MCommand, MCommandReply, MGetPoolStats, MGetPoolStatsReply, MMonCommand, MMonCommandAck,
+    MPoolOp, MPoolOpReply, MStatfs, MStatfsReply, PaxosHeader, PoolOpCode,
 };
 use loligo_wire::message::osd::PoolStat;
 use loligo_wire::message::{Message, Msg};
@@ -148,6 +148,19 @@ impl Rados {
         self.core().objecter.view().map().require_min_compat_client
     }
 
+    /// Returns the oldest release that OSDs must have, from the newest known map (16 is pacific); 0 if the
+    /// map does not say.
+    pub fn require_osd_release(&self) -> u8 {
+        self.core().objecter.view().map().require_osd_release
+    }
+
+    /// Returns the pool behind a cache pool, and any other pool itself; `None` if there is no such pool.
+    pub fn base_tier(&self, pool: PoolId) -> Option<PoolId> {
+        let view = self.core().objecter.view();
+        let base = view.map().pool(pool)?.tier.tier_of;
+        Some(if base.0 < 0 { pool } else { base })
+    }
+
     /// Waits until the map is as new as the monitors' newest map at the time of the call.
     pub async fn wait_for_latest_osdmap(&self) -> Result<(), Error> {
         self.patiently(self.core().objecter.wait_for_newest()).await
@@ -239,14 +252,7 @@ impl Rados {
     /// Sends the monitors a command in JSON, such as `{"prefix": "status", "format": "json"}`. Returns
     /// the output and the status text.
     pub async fn mon_command(&self, command: &str, input: Bytes) -> Result<(Bytes, String), Error> {
-        let body = MMonCommand {
-            paxos: PaxosHeader::default(),
-            fsid: self.fsid(),
-            cmd: vec![Bytes::copy_from_slice(command.as_bytes())],
-            input,
-        };
-        let reply: MMonCommandAck = self.ask(&body).await?;
-        answered(reply.result, String::from_utf8_lossy(&reply.status).into_owned(), reply.output)
+        answered(self.ask_monitors(words(command), input).await?)
     }
 
     /// Sends an OSD a command in JSON, such as `{"prefix": "version"}`. Returns the output and the
@@ -299,17 +305,29 @@ impl Rados {
     }
 
     async fn ask_mgr(&self, to: ToMgr, command: &str, input: Bytes) -> Result<(Bytes, String), Error> {
+        answered(self.put_to_mgr(to, words(command), input).await?)
+    }
+
+    async fn put_to_mgr(&self, to: ToMgr, words: Vec<Bytes>, input: Bytes) -> Result<CommandReply, Error> {
         // The fsid distinguishes a command to the manager itself from a release 14 command to the cluster.
         let fsid = if to == ToMgr::Cluster { Uuid::default() } else { self.fsid() };
-        let command = MCommand { fsid, cmd: vec![command.to_owned()], input };
+        let command = MCommand { fsid, cmd: texts(words), input };
         let reply = self.patiently(self.core().cluster.managers().command(to, command)).await?;
-        answered(reply.result, reply.status, reply.output)
+        Ok(reply.into())
     }
 
     async fn tell(&self, to: Addressee, command: &str, input: Bytes) -> Result<(Bytes, String), Error> {
-        let command = MCommand { fsid: self.fsid(), cmd: vec![command.to_owned()], input };
-        let reply = self.core().objecter.command(to, &command).await?;
-        answered(reply.result, reply.status, reply.output)
+        answered(self.put_to_osd(to, words(command), input).await?)
+    }
+
+    async fn put_to_osd(
+        &self,
+        to: Addressee,
+        words: Vec<Bytes>,
+        input: Bytes,
+    ) -> Result<CommandReply, Error> {
+        let command = MCommand { fsid: self.fsid(), cmd: texts(words), input };
+        Ok(self.core().objecter.command(to, &command).await?.into())
     }
 
     /// Adds a client to the blocklist: its operations fail from then on. `client` is an address as
@@ -389,6 +407,68 @@ impl Rados {
     }
 }
 
+/// A full reply to a command, which may have failed and still have an output.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommandReply {
+    /// 0 or more, or a negative errno.
+    pub result: i32,
+    /// A text for people.
+    pub status: String,
+    /// The output.
+    pub output: Bytes,
+}
+
+impl From<MCommandReply> for CommandReply {
+    fn from(reply: MCommandReply) -> Self {
+        Self { result: reply.result, status: reply.status, output: reply.output }
+    }
+}
+
+/// Commands with full replies, for programs that pass on what is theirs to judge. A command is a list of
+/// words, usually one of JSON. The errors are those that prevented a reply.
+impl Rados {
+    /// Sends the monitors a command: see [`mon_command`](Self::mon_command).
+    pub async fn ask_monitors(&self, words: Vec<Bytes>, input: Bytes) -> Result<CommandReply, Error> {
+        let body = MMonCommand { paxos: PaxosHeader::default(), fsid: self.fsid(), cmd: words, input };
+        let reply: MMonCommandAck = self.ask(&body).await?;
+        let status = String::from_utf8_lossy(&reply.status).into_owned();
+        Ok(CommandReply { result: reply.result, status, output: reply.output })
+    }
+
+    /// Sends the monitor of the client's session a command for that monitor itself, one of the
+    /// `ceph tell mon` commands.
+    pub async fn ask_monitor_itself(&self, words: Vec<Bytes>, input: Bytes) -> Result<CommandReply, Error> {
+        let body = MCommand { fsid: self.fsid(), cmd: texts(words), input };
+        let reply: MCommandReply = self.ask(&body).await?;
+        Ok(reply.into())
+    }
+
+    /// Sends the active manager a command for the cluster: see [`mgr_command`](Self::mgr_command).
+    pub async fn ask_manager(&self, words: Vec<Bytes>, input: Bytes) -> Result<CommandReply, Error> {
+        self.put_to_mgr(ToMgr::Cluster, words, input).await
+    }
+
+    /// Sends a manager itself a command: see [`tell_mgr`](Self::tell_mgr).
+    pub async fn ask_manager_itself(
+        &self,
+        name: Option<&str>,
+        words: Vec<Bytes>,
+        input: Bytes,
+    ) -> Result<CommandReply, Error> {
+        self.put_to_mgr(ToMgr::Itself(name.map(str::to_owned)), words, input).await
+    }
+
+    /// Sends an OSD a command: see [`osd_command`](Self::osd_command).
+    pub async fn ask_osd(&self, osd: OsdId, words: Vec<Bytes>, input: Bytes) -> Result<CommandReply, Error> {
+        self.put_to_osd(Addressee::Osd(osd), words, input).await
+    }
+
+    /// Sends the primary of a placement group a command: see [`pg_command`](Self::pg_command).
+    pub async fn ask_pg(&self, pg: PgId, words: Vec<Bytes>, input: Bytes) -> Result<CommandReply, Error> {
+        self.put_to_osd(Addressee::Pg(pg), words, input).await
+    }
+}
+
 /// Changes of a client's settings in the monitors' configuration database.
 #[derive(Debug)]
 pub struct MonitorsSettings(watch::Receiver<Option<BTreeMap<String, String>>>);
@@ -401,8 +481,19 @@ impl MonitorsSettings {
     }
 }
 
+/// A command of one word, as it is sent.
+fn words(command: &str) -> Vec<Bytes> {
+    vec![Bytes::copy_from_slice(command.as_bytes())]
+}
+
+/// The words of a command to a manager or an OSD, which are texts.
+fn texts(words: Vec<Bytes>) -> Vec<String> {
+    words.iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect()
+}
+
 /// Converts a command's reply to a result.
-fn answered(result: i32, status: String, output: Bytes) -> Result<(Bytes, String), Error> {
+fn answered(reply: CommandReply) -> Result<(Bytes, String), Error> {
+    let CommandReply { result, status, output } = reply;
     match Errno::from_result(result) {
         None => Ok((output, status)),
         Some(errno) if status.is_empty() => Err(errno.into()),

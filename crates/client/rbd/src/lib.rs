@@ -65,6 +65,7 @@ pub mod migration;
 mod names;
 mod object_map;
 mod pool;
+pub mod settings;
 mod snapshots;
 mod space;
 
@@ -73,7 +74,7 @@ pub use copy::{Ancestry, NewCopy};
 pub use error::Error;
 pub use header::{Format, Snapshot, View};
 pub use image::resize::Shrink;
-pub use image::{CachedObjects, Image, Mode};
+pub use image::{CachedObjects, Image, Mode, Updates};
 pub use io::{IO_BYTES_MAX, ImageCache};
 pub use lock::Evicted;
 pub use loligo_cache::{Mode as CacheMode, Options as CacheOptions};

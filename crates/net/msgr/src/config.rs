@@ -92,7 +92,8 @@ pub struct Limits {
     /// The longest pause before reconnecting; each pause is twice the previous one, less a random part.
     /// (Ceph: `ms_max_backoff`.)
     pub backoff_max: Duration,
-    /// The interval at which a connection that this side opened sends keepalives; zero: never.
+    /// The interval at which a connection sends keepalives if this side opened it, and between daemons in any
+    /// case; zero: never.
     pub keepalive_interval: Duration,
     /// How long a peer may leave keepalives unanswered before its connection counts as lost.
     pub keepalive_timeout: Duration,
@@ -164,6 +165,11 @@ impl Policy {
     /// A server that keeps its clients' sessions.
     pub fn stateful_server() -> Self {
         Self::of(false, true, true, true)
+    }
+
+    /// Either side may have something to send while the other one rests, and either may connect.
+    pub(crate) fn is_between_equals(&self) -> bool {
+        !self.lossy && !self.server && self.standby
     }
 
     /// Returns this policy with `throttle`: connections stop reading while it is full.

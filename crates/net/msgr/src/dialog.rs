@@ -14,7 +14,6 @@ pub(crate) struct Dialog {
 }
 
 /// A handshake of either version. Both have the same order of calls.
-#[expect(clippy::large_enum_variant, reason = "one for each socket that is being opened")]
 pub(crate) enum Talk {
     V2(Handshake),
     V1(v1::Handshake),
@@ -72,28 +71,28 @@ impl Dialog {
 }
 
 impl Talk {
-    fn spare(&mut self) -> &mut BytesMut {
+    pub(crate) fn spare(&mut self) -> &mut BytesMut {
         match self {
             Self::V2(handshake) => handshake.spare(),
             Self::V1(handshake) => handshake.spare(),
         }
     }
 
-    fn receive(&mut self) -> Result<(), ProtoError> {
+    pub(crate) fn receive(&mut self) -> Result<(), ProtoError> {
         match self {
             Self::V2(handshake) => handshake.receive(),
             Self::V1(handshake) => handshake.receive(),
         }
     }
 
-    fn poll_transmit(&mut self) -> Option<Bytes> {
+    pub(crate) fn poll_transmit(&mut self) -> Option<Bytes> {
         match self {
             Self::V2(handshake) => handshake.poll_transmit(),
             Self::V1(handshake) => handshake.poll_transmit(),
         }
     }
 
-    fn poll_event(&mut self) -> Option<Event> {
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
         match self {
             Self::V2(handshake) => handshake.poll_event(),
             Self::V1(handshake) => handshake.poll_event(),

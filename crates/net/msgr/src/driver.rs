@@ -147,7 +147,8 @@ impl Driver {
         let Established { sealer, opener, out, sent, .. } = established;
         let writer =
             Writer { socket: Arc::clone(&socket), sealer, out, out_seq: sent, watched: Watched::default() };
-        let Some(baton) = self.conn.open(peer, writer, peer_in_seq, !accepted) else { return Next::End };
+        let is_watched = !accepted || self.conn.policy().is_between_equals();
+        let Some(baton) = self.conn.open(peer, writer, peer_in_seq, is_watched) else { return Next::End };
         self.ctx.log(Level::Info, format_args!("{:?}: open", self.conn));
         let dispatcher = &self.ctx.dispatcher;
         if accepted {

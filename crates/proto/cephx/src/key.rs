@@ -25,6 +25,8 @@ const TYPE_AES: u16 = 1;
 /// `CEPH_CRYPTO_AES256KRB5`.
 const TYPE_AES256K: u16 = 2;
 pub(crate) const AES_SECRET_LEN: usize = 16;
+/// The same of type `aes256k`.
+pub(crate) const AES256K_SECRET_LEN: usize = aes256k::SECRET_LEN;
 /// The protocol fixes the initialization vector (`CEPH_AES_IV`); messages differ by the random
 /// challenges, nonces and keys inside.
 pub(crate) const IV: &[u8; 16] = b"cephsageyudagreg";

@@ -44,8 +44,8 @@ pub enum Unsupported {
         /// The version for the kind of daemon that the server should be.
         ours: u32,
     },
-    /// The session key is not of type `aes`, and the peer wants messages signed with it.
-    #[error("it wants messages signed with a key of another type than 'aes'; use msgr2 (v2:) addresses")]
+    /// The session key is of an unknown type, and the peer wants messages signed with it.
+    #[error("it wants messages signed with a key of an unknown type; use msgr2 (v2:) addresses")]
     SigningKey,
     /// The peer does not support msgr2.1, as every release from 15.2.2 on does.
     #[error("it does not speak msgr2.1 (its msgr2 features are {supported:#x})")]

@@ -1,15 +1,17 @@
 //! Configuration of a server.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use loligo_cephx::key::KeyType;
+use loligo_cephx::key::{CryptoKey, KeyType};
 use loligo_mon::state::OsdCount;
+use loligo_mon::state::users::Caps;
 use loligo_msgr::{AdmissionLimits, Compression, Log, bounded_log, process_log};
-use loligo_wire::EntityType;
+use loligo_wire::{EntityName, EntityType};
 
 use crate::daemon::{Daemon, Surroundings};
 
@@ -29,11 +31,14 @@ impl Server {
             data_dir: None,
             mon_addr: SocketAddr::from(([127, 0, 0, 1], 0)),
             mon_addr_v1: None,
-            announces_v1_alone: false,
+            msgr2: true,
             pools: Vec::new(),
             pg_num: 0,
             auth: Auth::Cephx,
             auth_cipher: None,
+            admin_key: None,
+            users: Vec::new(),
+            writes_conf: true,
             compression: None,
             on_disk: false,
             capacity_bytes: None,
@@ -44,6 +49,8 @@ impl Server {
             admission: None,
             log: process_log(),
             announce: None,
+            public_ip: None,
+            ports: None,
             daemons: Vec::new(),
         }
     }
@@ -71,11 +78,14 @@ pub struct Builder {
     pub(crate) data_dir: Option<PathBuf>,
     pub(crate) mon_addr: SocketAddr,
     pub(crate) mon_addr_v1: Option<SocketAddr>,
-    pub(crate) announces_v1_alone: bool,
+    pub(crate) msgr2: bool,
     pub(crate) pools: Vec<String>,
     pub(crate) pg_num: u32,
     pub(crate) auth: Auth,
     pub(crate) auth_cipher: Option<KeyType>,
+    pub(crate) admin_key: Option<CryptoKey>,
+    pub(crate) users: Vec<(EntityName, Caps)>,
+    pub(crate) writes_conf: bool,
     pub(crate) compression: Option<Compression>,
     pub(crate) on_disk: bool,
     pub(crate) capacity_bytes: Option<u64>,
@@ -86,6 +96,8 @@ pub struct Builder {
     pub(crate) admission: Option<AdmissionLimits>,
     pub(crate) log: Log,
     pub(crate) announce: Option<Announce>,
+    pub(crate) public_ip: Option<IpAddr>,
+    pub(crate) ports: Option<RangeInclusive<u16>>,
     pub(crate) daemons: Vec<MakeDaemon>,
 }
 
@@ -111,15 +123,16 @@ impl Builder {
 
     /// Serves clients that speak version 1 of the messenger's protocol too, such as kernels by default: the
     /// monitor at this address (Ceph's own port is 6789), the other daemons at any free port of the
-    /// monitor's host. By default only msgr2 is served.
+    /// monitor's host. Port 0 means the port of the data directory's last run if it is free, otherwise any
+    /// free port. By default only msgr2 is served.
     pub fn mon_addr_v1(self, addr: SocketAddr) -> Self {
         Self { mon_addr_v1: Some(addr), ..self }
     }
 
-    /// Tells clients nothing of msgr2, so that they all use version 1. For tests.
-    #[doc(hidden)]
-    pub fn announces_v1_alone(self) -> Self {
-        Self { announces_v1_alone: true, ..self }
+    /// Whether clients that speak msgr2 are served, as they are by default. If not, only version 1 is served:
+    /// the monitor listens at the address for version 1, or at `mon_addr` if there is no such address.
+    pub fn msgr2(self, is_served: bool) -> Self {
+        Self { msgr2: is_served, ..self }
     }
 
     /// A pool to create if it does not exist. Can be called several times.
@@ -144,6 +157,26 @@ impl Builder {
     /// before 19.2.6 can read no other type.
     pub fn auth_cipher(self, cipher: KeyType) -> Self {
         Self { auth_cipher: Some(cipher), ..self }
+    }
+
+    /// The key of `client.admin`. By default the one that the cluster has had, and a random one in a new
+    /// cluster.
+    pub fn admin_key(self, key: CryptoKey) -> Self {
+        Self { admin_key: Some(key), ..self }
+    }
+
+    /// A user to create if it does not exist, with its capabilities by service, as `ceph auth get-or-create`.
+    /// The keyring for clients has its key, beside the administrator's. Can be called several times.
+    pub fn user(mut self, name: EntityName, caps: Caps) -> Self {
+        self.users.push((name, caps));
+        self
+    }
+
+    /// Leaves the configuration file for clients to [`Handle::write_conf`](crate::Handle::write_conf); that
+    /// of the last run is removed. A program that fills a new server calls it when the server is filled:
+    /// until then no other client finds the server.
+    pub fn conf_later(self) -> Self {
+        Self { writes_conf: false, ..self }
     }
 
     /// Compresses the traffic between clients and the OSDs for clients that ask for it: Loligo clients
@@ -200,6 +233,19 @@ impl Builder {
     pub fn daemon(mut self, make: impl Fn(&Surroundings) -> Arc<dyn Daemon> + Send + Sync + 'static) -> Self {
         self.daemons.push(Arc::new(make));
         self
+    }
+
+    /// The IP address that clients are told, if it is not the one that the daemons listen at, as where a
+    /// container's ports are forwarded. If they listen at all addresses of the machine (0.0.0.0 or ::), it is
+    /// by default the one from which the machine reaches others, or else the loopback address.
+    pub fn public_ip(self, ip: IpAddr) -> Self {
+        Self { public_ip: Some(ip), ..self }
+    }
+
+    /// The ports at which all daemons but the monitor listen. Each takes the port of the data directory's
+    /// last run if it is free, otherwise the first free one. By default any free port is taken.
+    pub fn ports(self, ports: RangeInclusive<u16>) -> Self {
+        Self { ports: Some(ports), ..self }
     }
 
     /// Announces other addresses to clients than those that the daemons listen at: tests put a proxy in

@@ -18,9 +18,9 @@ use loligo_osd::{Limits, Osd, OsdConfig};
 use loligo_wire::{EntityAddrVec, EntityType, OsdId, UTime, Uuid};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::daemon::{Daemon, Introduction, Listening, Surroundings};
+use crate::daemon::{Daemon, Introduction, LastAddrs, Listening, Surroundings};
 use crate::daemons::{Mgr, Mon, OsdDaemon};
-use crate::dir::{DataDir, mon_host};
+use crate::dir::{DataDir, mon_host, remove_conf, write_conf};
 use crate::host::{host_name, random_uuid};
 use crate::listen::{Doors, OpenDoor};
 use crate::objects::{Disk, MEMORY_BYTES, open_store, store_stopped};
@@ -52,6 +52,8 @@ pub(crate) struct Facts {
     /// In the order of the list.
     pub(crate) daemons: Vec<Listening>,
     pub(crate) conf: PathBuf,
+    /// What `conf` has or will have.
+    pub(crate) conf_text: String,
     pub(crate) keyring: PathBuf,
     pub(crate) admin_socket: PathBuf,
     pub(crate) admin: Admin,
@@ -99,7 +101,7 @@ impl Cluster {
         let around = Surroundings { mon, osd };
         let (daemons, open) = start_daemons(&around, &builder, &places, &dir, fsid).await?;
         scrub::watch(Arc::downgrade(&around.osd), Arc::downgrade(&around.mon), scrub_file.clone());
-        let facts = facts(fsid, &dir, &open);
+        let facts = facts(fsid, &dir, builder.auth, &open);
         log!(MON, 1, "serving {}: {}", text(&facts.fsid), text(&listed(&facts.daemons)));
         for admin in open.iter().filter_map(|door| door.admin.as_ref()) {
             register_settings(admin, &facts, &builder, disk.is_some());
@@ -148,17 +150,17 @@ impl Cluster {
 
 /// The addresses at which the daemons of the last run listened.
 struct Places {
-    mon: Option<SocketAddr>,
+    mon: LastAddrs,
     /// By the OSDs' numbers: as many as this run has.
-    osds: Vec<Option<SocketAddr>>,
+    osds: Vec<LastAddrs>,
 }
 
 impl Places {
     fn of(state: &State, builder: &Builder) -> Result<Self, StartError> {
-        let sock = |addrs: &EntityAddrVec| addrs.msgr2().and_then(|addr| addr.sock);
-        let last_of = |osd| state.osdmap().osd(osd).and_then(|osd| sock(&osd.client_addrs));
+        let known = |addrs: Option<&EntityAddrVec>| addrs.map_or_else(LastAddrs::default, LastAddrs::of);
+        let last_of = |osd| known(state.osdmap().osd(osd).map(|osd| &osd.client_addrs));
         Ok(Self {
-            mon: state.monmap().mon(0).and_then(|(_, info)| sock(&info.public_addrs)),
+            mon: known(state.monmap().mon(0).map(|(_, info)| &info.public_addrs)),
             osds: state.osd_count_for(builder.osds)?.ids().map(last_of).collect(),
         })
     }
@@ -178,7 +180,10 @@ async fn start_daemons(
     let mut open = doors.open_all(&list).await?;
     introduce(&around.mon, &mut open, places.osds.len(), builder).await?;
     let mut last = doors.open(&*monitor).await?;
-    dir.write_conf(fsid, &last.messenger.addrs(), builder.auth)?;
+    match builder.writes_conf {
+        true => write_conf(&dir.conf(), &dir.conf_text(fsid, &last.messenger.addrs(), builder.auth))?,
+        false => remove_conf(&dir.conf())?,
+    }
     tell_monitor(&around.mon, last.introduction.take().into_iter().collect()).await?;
     list.push(monitor);
     open.push(last);
@@ -248,11 +253,14 @@ fn application(pool: &str) -> &'static str {
     if pool == "rbd" { "rbd" } else { "rados" }
 }
 
-fn facts(fsid: Uuid, dir: &DataDir, open: &[OpenDoor]) -> Facts {
+fn facts(fsid: Uuid, dir: &DataDir, auth: Auth, open: &[OpenDoor]) -> Facts {
+    // The monitor is the last in the list.
+    let mon = open.last().map_or_else(EntityAddrVec::default, |mon| mon.messenger.addrs());
     Facts {
         fsid,
         daemons: open.iter().map(OpenDoor::listening).collect(),
         conf: dir.conf(),
+        conf_text: dir.conf_text(fsid, &mon, auth),
         keyring: dir.keyring(),
         admin_socket: dir.admin_socket(),
         // One admin socket serves the process, with the commands of the first OSD.
@@ -278,17 +286,34 @@ fn open_dir(builder: &Builder) -> Result<(DataDir, State), StartError> {
         Some(path) => DataDir::open(path)?,
         None => DataDir::temporary(new_fsid)?,
     };
-    let mut state = load_or_make(&dir, new_fsid, builder.auth_cipher)?;
+    let mut state = load_or_make(&dir, new_fsid, builder)?;
     if let Some(cipher) = builder.auth_cipher {
         state.set_auth_cipher(cipher);
     }
-    dir.write_keyring(state.keys())?;
+    if let Some(key) = &builder.admin_key {
+        state.set_admin_key(key.clone());
+    }
+    make_users(&mut state, builder)?;
+    dir.write_keyring(state.keys(), builder.users.iter().map(|(name, _)| name))?;
     Ok((dir, state))
+}
+
+/// Creates the users of the builder that do not exist.
+fn make_users(state: &mut State, builder: &Builder) -> Result<(), StartError> {
+    let now = UTime::now();
+    for (name, caps) in &builder.users {
+        if let Err(Failure { status, .. }) = state.get_or_create_user(now, name, caps.clone()) {
+            let is_there = state.keys().entry(name).is_some();
+            let hint = if is_there { "; 'ceph auth caps' changes what a user may do" } else { "" };
+            return Err(StartError::User { name: name.clone(), why: format!("{status}{hint}") });
+        }
+    }
+    Ok(())
 }
 
 /// Loads the state of the last run, or creates a new one and saves it before any other file is written.
 /// Refuses to create a state in a directory that has other files of a server.
-fn load_or_make(dir: &DataDir, fsid: Uuid, cipher: Option<KeyType>) -> Result<State, StartError> {
+fn load_or_make(dir: &DataDir, fsid: Uuid, builder: &Builder) -> Result<State, StartError> {
     if let Some(state) = dir.state_file().map(|file| file.load()).transpose()?.flatten() {
         return Ok(state);
     }
@@ -297,7 +322,10 @@ fn load_or_make(dir: &DataDir, fsid: Uuid, cipher: Option<KeyType>) -> Result<St
         return Err(StartError::Lost { path: dir.path().to_owned(), traces: traces.join(", ") });
     }
     let now = UTime::now();
-    let admin_key = CryptoKey::generate_of(cipher.unwrap_or(KeyType::Aes), now);
+    let admin_key = builder
+        .admin_key
+        .clone()
+        .unwrap_or_else(|| CryptoKey::generate_of(builder.auth_cipher.unwrap_or(KeyType::Aes), now));
     let mut state = State::new(NewCluster { fsid, now, host: host_name(), admin_key })?;
     // The pools of a memory server are meant to be deleted. `ceph config dump` shows this setting, and
     // it can be changed there.

@@ -11,7 +11,7 @@ use loligo_mon::command::Failure;
 use loligo_mon::state::State;
 use loligo_msgr::{AcceptAuth, Compression, Dispatcher, Policies};
 use loligo_osd::Osd;
-use loligo_wire::{EntityAddrVec, EntityName, EntityType, UTime};
+use loligo_wire::{EntityAddr, EntityAddrVec, EntityName, EntityType, UTime};
 
 /// A daemon of the cluster. For each daemon in its list the server opens a listening port, passes
 /// incoming messages to the daemon's dispatcher, and stops the daemon with the others. The monitor, the
@@ -67,12 +67,30 @@ pub type Introduction = Box<dyn FnOnce(&mut State, UTime) -> Result<(), Failure>
 pub struct Listens {
     /// The address; port 0 means any free port.
     pub at: Option<SocketAddr>,
-    /// The address of the last run, at which running clients look for the daemon. It is used if `at` has
-    /// no port (0, or `None`), the IP address is the same, and no other program listens there.
-    pub last: Option<SocketAddr>,
+    /// The addresses of the last run, at which running clients look for the daemon. They are used if no
+    /// port is given (`at`, or [`Builder::mon_addr_v1`](crate::Builder::mon_addr_v1)), the IP address is the
+    /// same, and no other program listens there.
+    pub last: LastAddrs,
     /// Peers identify the daemon by its address alone, as they do a monitor: its nonce is 0, so nothing
     /// distinguishes one life of it from another.
     pub by_address: bool,
+}
+
+/// The addresses at which a daemon listened in the last run, by the messenger's version.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LastAddrs {
+    /// For msgr2.
+    pub v2: Option<SocketAddr>,
+    /// For version 1.
+    pub v1: Option<SocketAddr>,
+}
+
+impl LastAddrs {
+    /// The addresses as a map has them.
+    pub fn of(addrs: &EntityAddrVec) -> Self {
+        let sock = |addr: Option<&EntityAddr>| addr.and_then(|addr| addr.sock);
+        Self { v2: sock(addrs.msgr2()), v1: sock(addrs.legacy()) }
+    }
 }
 
 /// A daemon of a running server.
@@ -80,7 +98,7 @@ pub struct Listens {
 pub struct Listening {
     /// The daemon's kind and id.
     pub name: EntityName,
-    /// The address at which the daemon listens.
+    /// The address at which the daemon listens; if there are several, the one for msgr2.
     pub at: SocketAddr,
     /// The addresses that peers connect to.
     pub addrs: EntityAddrVec,

@@ -103,13 +103,19 @@ impl DataDir {
         self.path.join("loligo.asok")
     }
 
-    /// Writes the configuration file for clients.
-    pub(crate) fn write_conf(&self, fsid: Uuid, mon: &EntityAddrVec, auth: Auth) -> Result<(), StartError> {
+    /// The text of the configuration file for clients.
+    pub(crate) fn conf_text(&self, fsid: Uuid, mon: &EntityAddrVec, auth: Auth) -> String {
         let method = match auth {
             Auth::Cephx => "cephx",
             Auth::None => "none",
         };
-        let text = format!(
+        // Kernel clients speak version 1 unless they are told otherwise. Where it is served, kernels before
+        // 5.11 are served too; they do not know the option.
+        let map_options = match mon.legacy() {
+            None => "rbd default map options = ms_mode=prefer-crc\n",
+            Some(_) => "",
+        };
+        format!(
             "# Written by the server whenever it starts.\n\
              [global]\n\
              fsid = {fsid}\n\
@@ -118,6 +124,7 @@ impl DataDir {
              auth service required = {method}\n\
              auth client required = {method}\n\
              keyring = {}\n\
+             {map_options}\
              # So that `ceph daemon osd.N help` finds the server; clients would take one in [global] for their own.\n\
              [mon]\n\
              admin socket = {asok}\n\
@@ -126,22 +133,46 @@ impl DataDir {
             mon_host(mon),
             self.keyring().display(),
             asok = self.admin_socket().display(),
-        );
-        let (path, temporary) = (self.conf(), self.path.join("ceph.conf.new"));
-        let write = || {
-            write_new(&temporary, text.as_bytes(), 0o644)?;
-            fs::rename(&temporary, &path)
-        };
-        write().map_err(StartError::at(path.clone()))
+        )
     }
 
-    /// Writes the administrator's keyring, unless `client.admin` has been removed.
-    pub(crate) fn write_keyring(&self, keys: &Keyring) -> Result<(), StartError> {
-        let admin = EntityName::client("admin");
-        let Some(entry) = keys.entry(&admin) else { return Ok(()) };
+    /// Writes the keyring for clients: the administrator's key, unless `client.admin` has been removed, and
+    /// those of `users`.
+    pub(crate) fn write_keyring<'a>(
+        &self,
+        keys: &Keyring,
+        users: impl Iterator<Item = &'a EntityName>,
+    ) -> Result<(), StartError> {
         let mut ring = Keyring::new();
-        ring.insert(admin, entry.clone());
-        Ok(loligo_conf::write_keyring(&ring, &self.keyring())?)
+        for name in users.cloned().chain([EntityName::client("admin")]) {
+            if let Some(entry) = keys.entry(&name) {
+                ring.insert(name, entry.clone());
+            }
+        }
+        match ring.iter().len() {
+            0 => Ok(()),
+            _ => Ok(loligo_conf::write_keyring(&ring, &self.keyring())?),
+        }
+    }
+}
+
+/// Writes the configuration file for clients, as a whole or not at all.
+pub(crate) fn write_conf(path: &Path, text: &str) -> Result<(), StartError> {
+    let mut temporary = path.as_os_str().to_owned();
+    temporary.push(".new");
+    let temporary = PathBuf::from(temporary);
+    let write = || {
+        write_new(&temporary, text.as_bytes(), 0o644)?;
+        fs::rename(&temporary, path)
+    };
+    write().map_err(StartError::at(path))
+}
+
+/// Removes the configuration file of the last run.
+pub(crate) fn remove_conf(path: &Path) -> Result<(), StartError> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != io::ErrorKind::NotFound => Err(StartError::at(path)(e)),
+        _ => Ok(()),
     }
 }
 

@@ -68,6 +68,14 @@ pub enum StartError {
     /// The keyring could not be written.
     #[error(transparent)]
     Keyring(#[from] KeyringFileError),
+    /// A user cannot be created: the capabilities are wrong, or there is a user of this name that has others.
+    #[error("user {name}: {why}")]
+    User {
+        /// The user's name.
+        name: EntityName,
+        /// The reason, and what to do.
+        why: String,
+    },
     /// The monitor refused the configuration of the cluster.
     #[error("{}", .0.status)]
     Cluster(#[from] Failure),

@@ -14,6 +14,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::cluster::{Cluster, Facts};
 use crate::daemon::Listening;
+use crate::dir::write_conf;
 use crate::{Builder, StartError};
 
 /// A running server. It stops when the handle is dropped.
@@ -63,6 +64,19 @@ impl Handle {
     /// The path of the configuration file for clients: `rados -c CONF …`.
     pub fn conf(&self) -> &Path {
         &self.facts.conf
+    }
+
+    /// The text of the configuration file for clients.
+    pub fn conf_text(&self) -> &str {
+        &self.facts.conf_text
+    }
+
+    /// Writes the configuration file for clients, which [`Builder::conf_later`] left out.
+    ///
+    /// # Errors
+    /// Those of the system, with the file's path.
+    pub fn write_conf(&self) -> Result<(), StartError> {
+        write_conf(self.conf(), self.conf_text())
     }
 
     /// The path of the keyring with the key of `client.admin`.

@@ -46,10 +46,12 @@ mod usage;
 
 pub use builder::{Auth, Builder, Server};
 pub use check::{DirChecked, check_dir};
-pub use daemon::{Daemon, Introduction, Listening, Listens, Surroundings};
+pub use daemon::{Daemon, Introduction, LastAddrs, Listening, Listens, Surroundings};
 pub use dir::prepare_dir;
 pub use error::StartError;
 pub use handle::Handle;
-pub use loligo_cephx::key::KeyType;
+pub use loligo_cephx::key::{CryptoKey, KeyType};
 pub use loligo_mon::state::OsdCount;
+pub use loligo_mon::state::users::Caps;
 pub use loligo_msgr::{Compression, Level, Log, Method};
+pub use loligo_osd::Limits;

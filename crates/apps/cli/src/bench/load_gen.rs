@@ -11,6 +11,7 @@ use loligo_rados::{Error, WriteOp};
 use serde_json::json;
 
 use super::args::LoadGen;
+use super::run::histogram;
 use crate::client::{self, Client, Pool};
 use crate::failure::{Context, Failure};
 use crate::format::Format;
@@ -82,7 +83,7 @@ impl<'a> Load<'a> {
         let mut rng = Rng::new();
         let sizes = options.min_object_size..=options.max_object_size;
         let objects = (0..options.num_objects).map(|_| rng.u64(sizes.clone())).collect();
-        let done = || Done { bytes: 0, latency_us: Histogram::new(3).expect("three digits are allowed") };
+        let done = || Done { bytes: 0, latency_us: histogram() };
         Self { pool, options, rng, objects, reads: done(), writes: done(), elapsed: Duration::ZERO }
     }
 

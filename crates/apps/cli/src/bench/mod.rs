@@ -21,7 +21,8 @@ use crate::format::Format;
 
 pub(crate) use args::{Bench, Cleanup, LoadGen, Mode};
 use metadata::Metadata;
-pub(crate) use result::Measured;
+pub(crate) use result::{Measured, cpu_us_of, process_cpu_us};
+pub(crate) use run::histogram;
 use run::{Driver, Into, Job};
 
 /// Maximum number of concurrent removals.

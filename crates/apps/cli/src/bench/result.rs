@@ -7,17 +7,19 @@ use serde_json::{Value, json};
 
 /// The measurements of a bench.
 pub(crate) struct Measured {
-    pub(super) elapsed: Duration,
-    pub(super) latency_ns: Histogram<u64>,
+    pub(crate) elapsed: Duration,
+    pub(crate) latency_ns: Histogram<u64>,
     /// Number of operations that ended in each whole second.
-    pub(super) ops_per_s: Vec<u64>,
-    pub(super) bytes_per_op: u64,
-    pub(super) object_bytes: u64,
-    pub(super) is_write: bool,
+    pub(crate) ops_per_s: Vec<u64>,
+    pub(crate) bytes_per_op: u64,
+    pub(crate) object_bytes: u64,
+    pub(crate) is_write: bool,
     /// CPU time of this process.
-    pub(super) cpu_us: f64,
+    pub(crate) cpu_us: f64,
+    /// CPU time of other processes that the user named, if any.
+    pub(crate) server_cpu_us: Option<f64>,
     /// Time that all threads of this process waited for its locks, in total.
-    pub(super) lock_wait: Duration,
+    pub(crate) lock_wait: Duration,
 }
 
 impl Measured {
@@ -40,12 +42,18 @@ impl Measured {
         self.latency_ns.value_at_quantile(quantile) as f64 / 1e3
     }
 
-    fn cpu_us_per_op(&self) -> f64 {
+    /// CPU time of this process per operation, in microseconds.
+    pub(crate) fn cpu_us_per_op(&self) -> f64 {
         self.cpu_us / self.ops().max(1) as f64
     }
 
+    /// The same of the processes that the user named.
+    pub(crate) fn server_cpu_us_per_op(&self) -> Option<f64> {
+        self.server_cpu_us.map(|us| us / self.ops().max(1) as f64)
+    }
+
     /// Returns the wait of all threads for locks, per second of the bench.
-    fn lock_wait_us_per_s(&self) -> f64 {
+    pub(crate) fn lock_wait_us_per_s(&self) -> f64 {
         self.lock_wait.as_secs_f64() * 1e6 / self.elapsed.as_secs_f64()
     }
 
@@ -88,7 +96,8 @@ impl Measured {
         lines.iter().map(|(name, value)| format!("{name:<24}{value}\n")).collect()
     }
 
-    fn quantiles(&self) -> String {
+    /// The latency in microseconds, in words.
+    pub(crate) fn quantiles(&self) -> String {
         format!(
             "mean {:.0}, p50 {:.0}, p99 {:.0}, p99.9 {:.0}, max {:.0}",
             self.latency_ns.mean() / 1e3,
@@ -100,8 +109,8 @@ impl Measured {
     }
 
     /// Formats the figures for programs: these names do not change.
-    pub(super) fn to_json(&self) -> Value {
-        json!({
+    pub(crate) fn to_json(&self) -> Value {
+        let mut told = json!({
             "ops": self.ops(),
             "iops": self.ops_per_s(),
             "bytes_per_s": self.bytes_per_s(),
@@ -114,7 +123,11 @@ impl Measured {
             },
             "cpu_us_per_op": self.cpu_us_per_op(),
             "lock_wait_us_per_s": self.lock_wait_us_per_s(),
-        })
+        });
+        if let Some(us) = self.server_cpu_us_per_op() {
+            told["server_cpu_us_per_op"] = us.into();
+        }
+        told
     }
 }
 
@@ -167,12 +180,17 @@ impl Spread {
     }
 }
 
-/// Returns the CPU time of this process (`/proc/self/stat`, fields 14 and 15, in hundredths of a
-/// second).
-pub(super) fn process_cpu_us() -> f64 {
-    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
-    fields.skip(11).take(2).filter_map(|f| f.parse::<f64>().ok()).sum::<f64>() * 10_000.0
+/// Returns the CPU time of this process.
+pub(crate) fn process_cpu_us() -> f64 {
+    cpu_us_of("self").unwrap_or_default()
+}
+
+/// Returns the CPU time of a process (`/proc/PID/stat`, fields 14 and 15, in hundredths of a second); `None`
+/// if there is none of this number.
+pub(crate) fn cpu_us_of(process: &str) -> Option<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let fields = stat.rsplit_once(')')?.1.split_whitespace();
+    Some(fields.skip(11).take(2).filter_map(|f| f.parse::<f64>().ok()).sum::<f64>() * 10_000.0)
 }
 
 #[cfg(test)]
@@ -191,6 +209,7 @@ mod tests {
             object_bytes: 4 << 20,
             is_write,
             cpu_us: 1.0,
+            server_cpu_us: None,
             lock_wait: Duration::ZERO,
         }
     }
@@ -220,6 +239,16 @@ mod tests {
         assert_eq!(value("Bandwidth (MB/sec):"), Some(15.0));
         assert_eq!((value("Max IOPS:"), value("Min IOPS:")), (Some(20.0), Some(10.0)));
         assert_eq!(value("Stddev IOPS:"), Some(7.071068));
+    }
+
+    #[test]
+    fn processor_time_of_others_is_told_if_it_was_asked_for() {
+        let mut of = measured(&[10, 10], true);
+        assert!(of.to_json().get("server_cpu_us_per_op").is_none());
+        of.server_cpu_us = Some(60.0);
+        assert_eq!(of.to_json()["server_cpu_us_per_op"], 3.0);
+        assert!(cpu_us_of(&std::process::id().to_string()).is_some());
+        assert!(cpu_us_of("0").is_none());
     }
 
     #[test]

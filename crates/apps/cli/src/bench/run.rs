@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hdrhistogram::Histogram;
+use loligo_contend::scramble;
 use loligo_rados::{Errno, IoCtx, WriteOp};
 
 use super::contents::contents;
@@ -131,6 +132,7 @@ impl Driver {
             object_bytes: metadata.object_bytes(),
             is_write: matches!(self.shared.job, Job::Write { .. }),
             cpu_us: process_cpu_us() - cpu_before_us,
+            server_cpu_us: None,
             lock_wait: loligo_lockstat::report().since(&locks_before).wait(),
         })
     }
@@ -210,15 +212,21 @@ impl Shared {
     }
 }
 
-/// Creates a histogram of latencies up to 100 s, with three significant digits.
-fn histogram() -> Histogram<u64> {
+/// Creates a histogram of latencies up to 100 s in ns, with three significant digits. Its bounds are given,
+/// since one that grows does not do so for a value that is recorded as "saturating".
+pub(crate) fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 100_000_000_000, 3).expect("bounds and digits are valid")
 }
 
-/// Scrambles a number (the finalizer of SplitMix64). It is deterministic: the same run reads the same
-/// objects.
-fn scramble(n: u64) -> u64 {
-    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ (n >> 31)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_latencies_are_recorded() {
+        let mut times = histogram();
+        [3, 20_000_000_000, u64::MAX].into_iter().for_each(|time| times.saturating_record(time));
+        assert!((20_000_000_000..20_100_000_000).contains(&times.value_at_quantile(0.5)), "{times:?}");
+        assert!(times.max() >= 100_000_000_000);
+    }
 }

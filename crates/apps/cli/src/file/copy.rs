@@ -4,7 +4,8 @@ use loligo_stripe::{File, Segment, StreamOptions};
 
 use super::appends;
 use super::note::{NOTE, Note, Readable};
-use super::{LayoutOptions, closing, progress, striper};
+use super::{LayoutOptions, closing, striper};
+use crate::carried::progress;
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
 use crate::name::Name;

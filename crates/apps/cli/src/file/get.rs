@@ -12,7 +12,8 @@ use super::local::{Sink, Way, is_dash};
 use super::note::Readable;
 use super::put::compare;
 use super::sums::Sums;
-use super::{Carried, Transfer, carry_all, closing, progress, striper, tree};
+use super::{Transfer, closing, striper, tree};
+use crate::carried::{Carried, carry_all, progress};
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
 use crate::name::Name;
@@ -53,7 +54,7 @@ pub(super) async fn run(pool: &Pool, name: &Name, file: &Path, options: Options)
         Carried { files: 1, bytes }
     };
     if !is_dash(file) {
-        carried.show(pool, begun, verify);
+        carried.show(pool.format, begun, verify);
     }
     Ok(())
 }

@@ -13,14 +13,10 @@ mod sums;
 mod tree;
 mod xattrs;
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use futures_util::stream::{self, StreamExt as _};
-use indicatif::{ProgressBar, ProgressStyle};
 use loligo_stripe::{File, Layout, LayoutError, Striper};
-use serde_json::json;
 
-use crate::args::Format;
 use crate::client::{self, Client, Pool};
 use crate::failure::{Context, Failure};
 use crate::name::Name;
@@ -140,72 +136,6 @@ impl LayoutOptions {
 /// Returns the largest power of two that divides an object's size, up to 1 MiB.
 fn unit_of(object_size: u64) -> u64 {
     1 << object_size.trailing_zeros().min(20)
-}
-
-/// The amount transferred.
-#[derive(Clone, Copy, Debug, Default)]
-struct Carried {
-    files: u64,
-    bytes: u64,
-}
-
-impl Carried {
-    /// Prints the summary for programs; people have seen the progress bar.
-    fn show(self, pool: &Pool, begun: Instant, verified: bool) {
-        if pool.format != Format::Plain {
-            let Self { files, bytes } = self;
-            let seconds = begun.elapsed().as_secs_f64();
-            pool.format.print(
-                "copied",
-                "item",
-                &json!({"files": files, "bytes": bytes, "seconds": seconds, "verified": verified}),
-            );
-        }
-    }
-}
-
-/// Transfers many files, `parallel` at a time. A failed file does not stop the others. Each failure is
-/// printed, and the error at the end tells their number.
-async fn carry_all<F>(files: impl Iterator<Item = F>, parallel: u16, what: &str) -> Result<Carried, Failure>
-where
-    F: Future<Output = Result<u64, Failure>>,
-{
-    let (mut carried, mut failed) = (Carried::default(), 0);
-    let mut ended = std::pin::pin!(stream::iter(files).buffer_unordered(parallel.into()));
-    while let Some(one) = ended.next().await {
-        match one {
-            Ok(bytes) => {
-                carried.files += 1;
-                carried.bytes += bytes;
-            }
-            Err(failure) => {
-                failed += 1;
-                eprintln!("loligo: {failure}");
-            }
-        }
-    }
-    if failed > 0 {
-        return Err(Failure::new(what, format!("{failed} of {} files failed", failed + carried.files)));
-    }
-    Ok(carried)
-}
-
-/// Creates a progress bar, which is drawn on a terminal only. It is hidden for small amounts.
-fn progress(bytes: Option<u64>) -> ProgressBar {
-    match bytes {
-        Some(bytes) if bytes <= 16 << 20 => ProgressBar::hidden(),
-        Some(bytes) => {
-            let style = "{msg}{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
-            let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
-            ProgressBar::new(bytes).with_style(style)
-        }
-        None => {
-            let style = ProgressStyle::with_template("{spinner} {bytes} {bytes_per_sec}");
-            let bar = ProgressBar::new_spinner();
-            bar.enable_steady_tick(Duration::from_millis(200));
-            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
-        }
-    }
 }
 
 /// Closes a file after work on it. An error of the work takes precedence over one of the closing.

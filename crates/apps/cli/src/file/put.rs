@@ -12,7 +12,8 @@ use super::appends::Appending;
 use super::local::{Source, Way, is_dash};
 use super::note::{Look, NOTE, Note, Readable};
 use super::sums::Sums;
-use super::{Carried, LayoutOptions, Transfer, carry_all, closing, progress, striper, tree};
+use super::{LayoutOptions, Transfer, closing, striper, tree};
+use crate::carried::{Carried, carry_all, progress};
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
 use crate::name::Name;
@@ -66,7 +67,7 @@ pub(super) async fn run(pool: &Pool, name: &Name, file: &Path, options: &Options
         putting.bar.finish_and_clear();
         Carried { files: 1, bytes }
     };
-    carried.show(pool, begun, verify);
+    carried.show(pool.format, begun, verify);
     Ok(())
 }
 

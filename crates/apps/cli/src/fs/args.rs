@@ -4,6 +4,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
+use super::bench::BenchArgs;
+use super::layout::LayoutCommand;
+use super::lock::LockCommand;
+use super::quota::QuotaCommand;
+use super::snap::SnapCommand;
 use crate::args::size;
 use crate::name::Name;
 
@@ -12,8 +17,11 @@ Examples:
   loligo fs ls -l /home
   loligo fs put --recursive --parallel 8 /srv /backup/srv
   loligo fs get /backup/srv/film.mkv /tmp/film.mkv --verify
-  loligo fs mkdir /home/.snap/monday          (a snapshot of /home)
-  loligo fs find / --name '*.log' --type f";
+  loligo fs put -r --resume /srv /backup/srv
+  loligo fs snap create /home monday
+  loligo fs quota set /home/alice --bytes 100G
+  loligo fs find / --name '*.log' --type f
+  loligo fs bench 10 write -b 64M -t 1";
 
 /// The command line of `loligo fs`: which file system, and what to do in it.
 #[derive(Args)]
@@ -158,6 +166,20 @@ pub(crate) enum FsCommand {
     Rmxattr { path: Name, attribute: Name },
     /// List the extended attributes.
     Listxattr { path: Name },
+    /// Measure the file system: data, or names and attributes.
+    Bench(BenchArgs),
+    /// Snapshots of directories.
+    #[command(subcommand)]
+    Snap(SnapCommand),
+    /// Limits on what is below a directory.
+    #[command(subcommand)]
+    Quota(QuotaCommand),
+    /// How the data of files is laid out over objects.
+    #[command(subcommand)]
+    Layout(LayoutCommand),
+    /// Locks on files.
+    #[command(subcommand)]
+    Lock(LockCommand),
 }
 
 /// Options that `put` and `get` share.
@@ -175,6 +197,11 @@ pub(crate) struct Transfer {
     /// Bytes of one file under way at most.
     #[arg(long, value_parser = size, value_name = "BYTES", default_value = "64M")]
     pub(crate) window: u64,
+    /// Note how far a file is carried, and go on from such a note of the same source (same size and time of
+    /// modification): put keeps it in the attribute user.loligo.put, get in .FILE.loligo-get. What is whole
+    /// already is not carried again; get gives local files the time of modification for that.
+    #[arg(long)]
+    pub(crate) resume: bool,
 }
 
 /// What `find` is to list.

@@ -1,14 +1,18 @@
 //! `loligo fs`: files and directories of CephFS, without a mount.
 
 mod args;
+mod bench;
 mod carry;
 mod change;
+mod layout;
+mod lock;
+mod quota;
 mod show;
+mod snap;
 mod tree;
 
-use std::time::{Duration, Instant};
+use std::cell::Cell;
 
-use indicatif::{ProgressBar, ProgressStyle};
 use loligo_fs::{Changes, FileSystem, MountOptions, XattrMode};
 use serde_json::json;
 
@@ -28,31 +32,46 @@ const WORKERS: usize = 2;
 struct Mount {
     fs: FileSystem,
     format: Format,
+    /// The exit status of a program that was run: it becomes this one's.
+    status: Cell<u8>,
 }
 
 pub(crate) fn run(client: Client, args: &FsArgs) -> Result<(), Failure> {
-    client::runtime(WORKERS)?.block_on(async {
+    let workers = if let FsCommand::Bench(bench) = &args.command { bench.threads } else { WORKERS };
+    let status = client::runtime(workers)?.block_on(async {
         let format = client.format;
         let conf = client.conf()?;
         let in_conf = || ["client_fs", "client_mds_namespace"].iter().find_map(|option| conf.text(option));
         let named = args.fs.clone().or_else(in_conf);
         let rados = client.cluster().await?;
-        let options =
-            MountOptions::new().owner(rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+        // Each command reads or writes a file once: a cache would only copy.
+        let options = MountOptions::new()
+            .cache(0)
+            .owner(rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
         let options = match named.filter(|name| !name.is_empty()) {
             Some(name) => options.named(&name),
             None => options,
         };
+        if let FsCommand::Bench(bench) = &args.command {
+            let done = bench::run(&rados, options.cache(bench.cache), bench, format).await;
+            rados.shutdown().await;
+            return done.map(|()| 0);
+        }
         let fs = FileSystem::mount(&rados, options).await.context(|| "mount".to_owned())?;
-        let mount = Mount { fs, format };
+        let mount = Mount { fs, format, status: Cell::new(0) };
         let done = tokio::select! {
             done = one(&mount, &args.command) => done,
             _ = tokio::signal::ctrl_c() => Err(Failure::new("fs", "interrupted")),
         };
         let ended = mount.fs.unmount().await.context(|| "unmount".to_owned());
         rados.shutdown().await;
-        done.and(ended)
-    })
+        done.and(ended).map(|()| mount.status.get())
+    })?;
+    if status != 0 {
+        // Another program's, which has said what it had to say.
+        std::process::exit(status.into());
+    }
+    Ok(())
 }
 
 async fn one(mount: &Mount, command: &FsCommand) -> Result<(), Failure> {
@@ -117,47 +136,19 @@ async fn one(mount: &Mount, command: &FsCommand) -> Result<(), Failure> {
             done.context(|| named(&format!("rmxattr {attribute} of"), path))
         }
         FsCommand::Listxattr { path } => show::xattrs(mount, path).await,
+        // It mounts twice, by itself.
+        FsCommand::Bench(_) => Ok(()),
+        FsCommand::Snap(command) => command.run(mount).await,
+        FsCommand::Quota(command) => command.run(mount).await,
+        FsCommand::Layout(command) => command.run(mount).await,
+        FsCommand::Lock(command) => {
+            mount.status.set(command.run(mount).await?);
+            Ok(())
+        }
     }
 }
 
 /// Names a command and its path, for messages.
 fn named(command: &str, path: &Name) -> String {
     format!("{command} {path}")
-}
-
-/// The amount transferred.
-#[derive(Clone, Copy, Debug, Default)]
-struct Carried {
-    files: u64,
-    bytes: u64,
-}
-
-impl Carried {
-    /// Prints the summary for programs; people have seen the progress bar.
-    fn show(self, format: Format, begun: Instant, verified: bool) {
-        if format != Format::Plain {
-            let Self { files, bytes } = self;
-            let seconds = begun.elapsed().as_secs_f64();
-            let all = json!({"files": files, "bytes": bytes, "seconds": seconds, "verified": verified});
-            format.print("copied", "item", &all);
-        }
-    }
-}
-
-/// Creates a progress bar, which is drawn on a terminal only. It is hidden for small amounts.
-fn progress(bytes: Option<u64>) -> ProgressBar {
-    match bytes {
-        Some(bytes) if bytes <= 16 << 20 => ProgressBar::hidden(),
-        Some(bytes) => {
-            let style = "{wide_bar} {bytes}/{total_bytes} {bytes_per_sec} {eta}";
-            let style = ProgressStyle::with_template(style).unwrap_or_else(|_| ProgressStyle::default_bar());
-            ProgressBar::new(bytes).with_style(style)
-        }
-        None => {
-            let style = ProgressStyle::with_template("{spinner} {bytes} {bytes_per_sec}");
-            let bar = ProgressBar::new_spinner();
-            bar.enable_steady_tick(Duration::from_millis(200));
-            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_spinner()))
-        }
-    }
 }

@@ -4,7 +4,6 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
-use hdrhistogram::Histogram;
 use loligo_rados::Errno;
 use loligo_rbd::{CacheMode, CacheOptions, Error, Image, ImageCache, Mode};
 use serde_json::json;
@@ -12,6 +11,7 @@ use serde_json::json;
 use super::args::{Bench, IoType, Pattern};
 use super::{Place, show};
 use crate::args::Format;
+use crate::bench::histogram;
 use crate::failure::{Context, Failure};
 
 /// An I/O: `true` if it reads, and its offset.
@@ -63,7 +63,7 @@ pub(super) async fn run(image: &Image, options: &Bench, format: Format) -> Resul
             options.io_total
         );
     }
-    let mut times = Histogram::<u64>::new(3).context(what)?;
+    let mut times = histogram();
     let begun = Instant::now();
     let data: Bytes = (0..options.io_size).map(|at| at as u8 ^ 0x5a).collect();
     let ios = stream::iter(ios(options, size, count)).map(|io| one(image, io, &data));

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use loligo_conf::Conf;
 use loligo_conf::table::{self, Known};
 use loligo_rados::{Errno, IoCtx};
+use loligo_rbd::settings::{self, METADATA_PREFIX, POOL_OVERRIDES_CHANGED};
 use loligo_rbd::{Error, Image, Mode, pools};
 use serde_json::{Value, json};
 
@@ -18,40 +19,6 @@ use crate::failure::{Context, Failure};
 use crate::name::{Name, shown};
 use crate::say::say_line;
 
-/// The prefix of settings' keys among the metadata of a pool or an image
-/// (`librbd::ImageCtx::METADATA_CONF_PREFIX`).
-const PREFIX: &str = "conf_";
-
-/// An option whose change notifies the open images of a cluster that a pool's settings have changed.
-const CHANGED_AT: &str = "rbd_config_pool_override_update_timestamp";
-
-/// Options that pools do not override, and options that pools override but images do not (of
-/// `rbd config … list` in 16.2.15).
-const NOT_OF_POOLS: [&str; 11] = [
-    "rbd_auto_exclusive_lock_until_manual_request",
-    CHANGED_AT,
-    "rbd_default_format",
-    "rbd_default_pool",
-    "rbd_discard_on_zeroed_write_same",
-    "rbd_mirror_pool_replayers_refresh_interval",
-    "rbd_op_thread_timeout",
-    "rbd_op_threads",
-    "rbd_tracing",
-    "rbd_validate_names",
-    "rbd_validate_pool",
-];
-const NOT_OF_IMAGES: [&str; 9] = [
-    "rbd_default_clone_format",
-    "rbd_default_data_pool",
-    "rbd_default_features",
-    "rbd_default_order",
-    "rbd_default_stripe_count",
-    "rbd_default_stripe_unit",
-    "rbd_journal_order",
-    "rbd_journal_pool",
-    "rbd_journal_splay_width",
-];
-
 /// The level of a setting.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Level {
@@ -62,11 +29,10 @@ enum Level {
 
 impl Level {
     fn has(self, name: &str) -> bool {
-        let of_pools = !NOT_OF_POOLS.contains(&name);
         match self {
             Self::Cluster => true,
-            Self::Pool => of_pools,
-            Self::Image => of_pools && !NOT_OF_IMAGES.contains(&name) && !name.starts_with("rbd_mirror_"),
+            Self::Pool => settings::pools_override(name),
+            Self::Image => settings::images_override(name),
         }
     }
 
@@ -184,17 +150,17 @@ async fn of_pool(place: &Place, setting: &Setting) -> Result<(), Failure> {
         }
         Setting::Set { key, value, .. } => {
             let value = Level::Pool.checked(key, value)?;
-            let done = pools::set_metadata(&io, &format!("{PREFIX}{key}"), value.into()).await;
+            let done = pools::set_metadata(&io, &format!("{METADATA_PREFIX}{key}"), value.into()).await;
             done.context(what)?;
             tell_of_change(place).await
         }
         Setting::Remove { key, .. } => {
             Level::Pool.option(key)?;
-            pools::remove_metadata(&io, &format!("{PREFIX}{key}")).await.context(what)?;
+            pools::remove_metadata(&io, &format!("{METADATA_PREFIX}{key}")).await.context(what)?;
             tell_of_change(place).await
         }
         Setting::List { .. } => {
-            let set = settings(&pools::metadata(&io).await.context(what)?, "pool");
+            let set = set_in(&pools::metadata(&io).await.context(what)?, "pool");
             show(effective(place, Level::Pool, &[set]), "source", place.format);
             Ok(())
         }
@@ -204,7 +170,11 @@ async fn of_pool(place: &Place, setting: &Setting) -> Result<(), Failure> {
 /// Notifies open images, so that they apply the pool's settings; librbd does the same.
 async fn tell_of_change(place: &Place) -> Result<(), Failure> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs().to_string();
-    told(place, json!({"prefix": "config set", "who": "global", "name": CHANGED_AT, "value": now})).await
+    told(
+        place,
+        json!({"prefix": "config set", "who": "global", "name": POOL_OVERRIDES_CHANGED, "value": now}),
+    )
+    .await
 }
 
 async fn of_image(place: &Place, setting: &Setting) -> Result<(), Failure> {
@@ -219,11 +189,11 @@ async fn of_image(place: &Place, setting: &Setting) -> Result<(), Failure> {
         }
         Setting::Set { key, value, .. } => {
             let value = Level::Image.checked(key, value)?;
-            image.set_metadata(&format!("{PREFIX}{key}"), value.into()).await.context(what)
+            image.set_metadata(&format!("{METADATA_PREFIX}{key}"), value.into()).await.context(what)
         }
         Setting::Remove { key, .. } => {
             Level::Image.option(key)?;
-            image.remove_metadata(&format!("{PREFIX}{key}")).await.context(what)
+            image.remove_metadata(&format!("{METADATA_PREFIX}{key}")).await.context(what)
         }
         Setting::List { .. } => {
             let both = of_both(&io, &image).await.context(what)?;
@@ -235,15 +205,15 @@ async fn of_image(place: &Place, setting: &Setting) -> Result<(), Failure> {
 
 /// Returns the settings of the pool and of the image.
 async fn of_both(io: &IoCtx, image: &Image) -> Result<[Settings; 2], Error> {
-    let of_pool = settings(&pools::metadata(io).await?, "pool");
-    Ok([of_pool, settings(&image.metadata().await?, "image")])
+    let of_pool = set_in(&pools::metadata(io).await?, "pool");
+    Ok([of_pool, set_in(&image.metadata().await?, "image")])
 }
 
 /// Returns the configuration with the settings of the pool of `io`, which override the command line, as
 /// in librbd. Unreadable settings and invalid values are ignored, also as in librbd.
 pub(super) async fn of_pool_of(place: &Place, io: &IoCtx) -> Conf {
     let mut conf = place.conf.clone();
-    for (name, (value, _)) in settings(&pools::metadata(io).await.unwrap_or_default(), "pool") {
+    for (name, (value, _)) in set_in(&pools::metadata(io).await.unwrap_or_default(), "pool") {
         if Level::Pool.checked(&name, &value).is_ok() {
             conf.set(&name, &value);
         }
@@ -252,7 +222,7 @@ pub(super) async fn of_pool_of(place: &Place, io: &IoCtx) -> Conf {
 }
 
 fn get(pairs: &BTreeMap<Name, Bytes>, key: &str) -> Result<(), Failure> {
-    let value = pairs.get(format!("{PREFIX}{key}").as_bytes()).ok_or_else(|| not_set(key))?;
+    let value = pairs.get(format!("{METADATA_PREFIX}{key}").as_bytes()).ok_or_else(|| not_set(key))?;
     say_line(&shown(value));
     Ok(())
 }
@@ -260,9 +230,9 @@ fn get(pairs: &BTreeMap<Name, Bytes>, key: &str) -> Result<(), Failure> {
 /// Values by option, each with its source.
 type Settings = BTreeMap<String, (String, &'static str)>;
 
-fn settings(pairs: &BTreeMap<Name, Bytes>, source: &'static str) -> Settings {
+fn set_in(pairs: &BTreeMap<Name, Bytes>, source: &'static str) -> Settings {
     let setting = |(key, value): (&Name, &Bytes)| {
-        let name = key.as_text()?.strip_prefix(PREFIX)?.to_owned();
+        let name = key.as_text()?.strip_prefix(METADATA_PREFIX)?.to_owned();
         Some((name, (shown(value), source)))
     };
     pairs.iter().filter_map(setting).collect()

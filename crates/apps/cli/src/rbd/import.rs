@@ -47,7 +47,8 @@ pub(super) async fn run(place: &Place, options: &Import) -> Result<(), Failure> 
         let filled = match (&mut begun, size) {
             (Begun::Whole(file), _) => restore(&image, file, sparse_bytes, (&bar, size), &what()).await,
             (Begun::Bytes(file), Some(_)) => {
-                transfer::import(&image, file, sparse_bytes, &bar, &what()).await
+                let told = |done, of| bar.at(done, of);
+                transfer::import(&image, file, sparse_bytes, told, &what()).await
             }
             (Begun::Bytes(file), None) => transfer::import_stream(&image, file, sparse_bytes, &what()).await,
         };

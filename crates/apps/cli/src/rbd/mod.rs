@@ -40,6 +40,7 @@ use crate::words::CalledAs;
 
 pub(crate) use self::args::RbdCommand;
 pub(crate) use self::show::bytes;
+pub(crate) use self::transfer::import;
 
 /// Threads: one for the network, the other for reading and writing files.
 const WORKERS: usize = 2;

@@ -18,12 +18,13 @@ const AT_ONCE: usize = 10;
 /// Size of the blocks that are left out of a file if they are all zeros.
 const SPARSE: usize = 4096;
 
-/// Writes a file's content into an image of its size. Blocks of zeros are left out.
-pub(super) async fn import(
+/// Writes a file's content into an image of its size. Blocks of zeros are left out. `told` is called with
+/// the bytes that are done, and the size.
+pub(crate) async fn import(
     image: &Image,
     file: &mut impl Read,
     sparse_bytes: usize,
-    bar: &Bar,
+    told: impl Fn(u64, u64),
     what: &str,
 ) -> Result<(), Failure> {
     let chunks = (0..image.size()).step_by(CHUNK as usize).map(|at| {
@@ -42,7 +43,7 @@ pub(super) async fn import(
     let mut done = 0;
     while let Some(len) = written.try_next().await? {
         done += len;
-        bar.at(done, image.size());
+        told(done, image.size());
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use crate::failure::{Context, Failure};
 use crate::format::FormatName;
 
 use overlap::Overlap;
-use read::{Phase, Timelines};
+use read::{Phase, Timelines, TracedOp};
 
 /// The trace to show, and the form.
 #[derive(clap::Args)]
@@ -32,11 +32,27 @@ pub(crate) fn run(options: &TraceOptions, format: FormatName) -> Result<(), Fail
     let timelines = read::read(BufReader::new(opened)).context(names)?;
     let overlap = Overlap::of(&timelines.ops);
     match (svg, format) {
-        (Some(out), FormatName::Plain) => put(out, &svg::draw(&timelines, &overlap)),
+        (Some(out), FormatName::Plain) => put(out, &svg::draw(&timelines, &overlap, &[])),
         (None, FormatName::Plain) => put(Path::new("-"), &words(&timelines, &overlap)),
         (None, FormatName::Json) => put(Path::new("-"), &json(&timelines, &overlap)),
         _ => Err(Failure::new("--format", "plain or JSON, without --svg")),
     }
+}
+
+/// Draws the trace of a file's write in two forms: as many operations before as after.
+pub(crate) fn draw_writes(file: &Path) -> Result<String, Failure> {
+    let names = || format!("trace {}", file.display());
+    let mut timelines = read::read(BufReader::new(File::open(file).context(names)?)).context(names)?;
+    timelines.ops.retain(|op| op.name.starts_with("write "));
+    let (before, after) = timelines.ops.split_at(timelines.ops.len() / 2);
+    let caption = |name: &str, ops: &[TracedOp]| {
+        let from = ops.iter().map(|op| op.from).fold(f64::INFINITY, f64::min);
+        let until = ops.iter().map(|op| op.until).fold(0.0, f64::max);
+        let took = loligo_contend::chart::time((until - from).max(0.0) * 1e3);
+        (from, format!("{name}: {took}"))
+    };
+    let captions = [caption("one object after the other", before), caption("all at once", after)];
+    Ok(svg::draw(&timelines, &Overlap::of(&timelines.ops), &captions))
 }
 
 fn put(out: &Path, text: &str) -> Result<(), Failure> {

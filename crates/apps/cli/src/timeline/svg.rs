@@ -39,8 +39,9 @@ const KEYS: [(Phase, &str, &str); 6] = [
 /// Colours of the phases that the charts' style sheet lacks: between those of waiting and of being sent.
 const MORE_STYLE: &str = "svg .fill-lane { fill: #a06be0; } svg .fill-write { fill: #46b3a5; }";
 
-/// Draws a self-contained picture, which follows the viewer's light or dark theme.
-pub(super) fn draw(timelines: &Timelines, overlap: &Overlap) -> String {
+/// Draws a self-contained picture, which follows the viewer's light or dark theme. The captions stand above
+/// the bars, each at its time.
+pub(super) fn draw(timelines: &Timelines, overlap: &Overlap, captions: &[(f64, String)]) -> String {
     let drawn = &timelines.ops[..timelines.ops.len().min(DRAWN_MAX)];
     let (places, count) = rows(drawn);
     let count = count.min(ROWS_MAX);
@@ -60,6 +61,9 @@ pub(super) fn draw(timelines: &Timelines, overlap: &Overlap) -> String {
         write!(out, r#"<rect x="0" y="0" width="{WIDTH}" height="{height:.0}" style="fill:var(--ground)"/>"#);
     head(&mut out, timelines, overlap, drawn, &places);
     axis.draw(&mut out, TOP - 4.0, bottom + GAP + LINE);
+    for (at, caption) in captions {
+        write_caption(&mut out, axis.x(*at), caption);
+    }
     for (op, place) in drawn.iter().zip(&places).filter(|(_, place)| **place < ROWS_MAX) {
         bars(&mut out, &axis, op, TOP + row * *place as f64, (row - 1.0).max(1.5));
     }
@@ -84,6 +88,14 @@ fn head(out: &mut String, timelines: &Timelines, overlap: &Overlap, drawn: &[Tra
         let _ = write!(out, r#"<text class="small" x="{}" y="52">{meaning}</text>"#, x + 18.0);
         x += 42.0 + 6.2 * meaning.len() as f64;
     }
+}
+
+/// Writes a caption that begins at `x`, or ends there if it would leave the picture.
+fn write_caption(out: &mut String, x: f64, caption: &str) {
+    let class = if x > f64::midpoint(LEFT, RIGHT) { "small end" } else { "small" };
+    let x = if class == "small" { x } else { RIGHT };
+    let _ =
+        write!(out, r#"<text class="{class}" x="{x:.1}" y="{:.1}">{}</text>"#, TOP - 10.0, escaped(caption));
 }
 
 /// The time axis, from left to right.
@@ -220,7 +232,19 @@ mod tests {
     }
 
     fn picture(timelines: &Timelines) -> String {
-        draw(timelines, &Overlap::of(&timelines.ops))
+        draw(timelines, &Overlap::of(&timelines.ops), &[])
+    }
+
+    #[test]
+    fn captions_stand_at_their_times() {
+        let timelines = timelines(50);
+        let captions = [(0.0, "before <1>".to_owned()), (500.0, "after".to_owned())];
+        let picture = draw(&timelines, &Overlap::of(&timelines.ops), &captions);
+        assert!(
+            picture.contains(r#"<text class="small" x="60.0" y="74.0">before &lt;1&gt;</text>"#),
+            "{picture}"
+        );
+        assert!(picture.contains(r#"<text class="small end" x="980.0" y="74.0">after</text>"#), "{picture}");
     }
 
     #[test]

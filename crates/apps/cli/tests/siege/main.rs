@@ -7,6 +7,8 @@
 //! limits the 99th percentile of the small reads to this multiple of its value without attackers.
 //! `cargo xtask torture` runs it for a long time and with that limit.
 
+#[path = "../../../../server/server/tests/addresses/mod.rs"]
+mod addresses;
 #[allow(dead_code, reason = "other tests use the rest")]
 #[path = "../../../../server/server/tests/hostile/attacker.rs"]
 mod attacker;

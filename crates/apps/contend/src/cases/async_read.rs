@@ -26,7 +26,7 @@ use smallvec::smallvec;
 use super::clients::{self, Asks, Driven, POOL, runtime};
 use super::queued::{PG, Queued, Workers};
 use crate::measure::Waits;
-use crate::{About, Case, Error, Form, Metric, Sample, Setting, Source, Spread, Unit};
+use crate::{About, Case, Error, Form, Metric, Sample, Setting, Source, Spread, Unit, scramble};
 
 const BYTES: usize = 4096;
 /// Number of objects that are written.
@@ -193,13 +193,6 @@ fn cold_name(object: u64) -> String {
 
 fn hash(object: u64) -> u32 {
     scramble(!object) as u32
-}
-
-/// Hashes a number (the finalizer of SplitMix64).
-fn scramble(n: u64) -> u64 {
-    let n = (n ^ (n >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let n = (n ^ (n >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    n ^ (n >> 31)
 }
 
 fn open(dir: &Dir) -> Result<DiskStore, Error> {

@@ -3,6 +3,7 @@
 
 use std::io::{self, Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::PathBuf;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -11,6 +12,7 @@ use loligo_rados::Builder;
 use loligo_server::Server;
 use loligo_stripe::{Direct, Layout, ObjectNames};
 
+use super::cephfs;
 use super::clients::runtime;
 use crate::measure::waited_for;
 use crate::{About, Case, Error, Form, Metric, Sample, Setting, Source, Spread, Unit};
@@ -25,11 +27,13 @@ pub(super) struct DirectWrite {
     pub(super) sizes: &'static [u64],
     /// Time of an object's write in addition to the transfer of its data.
     pub(super) delay: Duration,
+    /// The configuration of a cluster with a file system, which is one setting more.
+    pub(super) cephfs: Option<PathBuf>,
 }
 
 impl Default for DirectWrite {
     fn default() -> Self {
-        Self { objects: 16, sizes: &[4 << 20, 64 << 10], delay: Duration::from_millis(20) }
+        Self { objects: 16, sizes: &[4 << 20, 64 << 10], delay: Duration::from_millis(20), cephfs: None }
     }
 }
 
@@ -42,12 +46,13 @@ impl Case for DirectWrite {
         About {
             title: "A file's write waits for its previous object",
             before: "For each object that a direct write covers: a new request, send, wait for the answer; then the next.",
-            after: "loligo-stripe: the requests for all objects of a write leave together, and the write ends with the last answer.",
+            after: "loligo-stripe, and loligo-fs on CephFS: the requests for all objects of a write leave together, and the write ends with the last answer.",
             note: "An embedded server acknowledges each object's write 20 ms after it is done, whatever else it does. Carrying the data \
                    over the loopback takes processor time of both sides in both forms, and is most of the second one's time where objects \
                    are large; small objects show the waiting alone. What no form can be faster than is measured in the same rounds: one \
                    delay, and as many bytes over a loopback socket between two threads that do nothing else with them. The published figures are of one file written directly (141 MB/s) and \
-                   through the page cache with a sync in the end (978 MB/s), which sends several objects at once.",
+                   through the page cache with a sync in the end (978 MB/s), which sends several objects at once. The row on CephFS itself is there if \
+                   --cephfs names the ceph.conf of a cluster with a metadata server: this project has none.",
             source: Source {
                 author: "wjin",
                 title: "CephFS Kernel Client Throughput Limitation (in Chinese)",
@@ -69,10 +74,14 @@ impl Case for DirectWrite {
             ],
             spread_of: "time of a write",
         };
-        self.sizes.iter().map(setting).collect()
+        let on_cephfs = self.cephfs.as_ref().map(|_| cephfs::setting(self.objects));
+        self.sizes.iter().map(setting).chain(on_cephfs).collect()
     }
 
     fn measure(&self, setting: usize, form: Form, time: Duration) -> Result<Sample, Error> {
+        if let (Some(conf), true) = (&self.cephfs, setting == self.sizes.len()) {
+            return cephfs::measure(conf, self.objects, form, time);
+        }
         let server = Server::memory().pool(POOL).commit_delay(self.delay).start();
         let server = server.map_err(Error::talk("start a server"))?;
         let conf = server.conf().to_string_lossy().into_owned();

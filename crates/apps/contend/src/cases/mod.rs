@@ -2,6 +2,7 @@
 
 mod apply;
 mod async_read;
+mod cephfs;
 mod clients;
 mod devices;
 mod direct_write;
@@ -12,13 +13,24 @@ mod out_queue;
 mod pg_slot;
 mod queued;
 
+use std::path::{Path, PathBuf};
+
 use crate::{Case, Error};
+
+pub use cephfs::trace_direct_writes;
 
 /// All cases, in display order.
 pub fn cases() -> Vec<Box<dyn Case>> {
+    cases_with(None)
+}
+
+/// All cases, in display order. With the configuration of a cluster that has a file system, a case that can
+/// use it has one setting more.
+pub fn cases_with(cephfs: Option<&Path>) -> Vec<Box<dyn Case>> {
+    let cephfs = cephfs.map(PathBuf::from);
     vec![
         Box::new(out_queue::OutQueue::default()),
-        Box::new(direct_write::DirectWrite::default()),
+        Box::new(direct_write::DirectWrite { cephfs, ..direct_write::DirectWrite::default() }),
         Box::new(long_hold::LongHold::default()),
         Box::new(pg_slot::PgSlot::default()),
         Box::new(async_read::AsyncRead::default()),
@@ -29,12 +41,12 @@ pub fn cases() -> Vec<Box<dyn Case>> {
     ]
 }
 
-/// The case with this name.
+/// The case with this name. `cephfs` as in [`cases_with`].
 ///
 /// # Errors
 /// [`Error::NoSuchCase`].
-pub fn by_name(name: &str) -> Result<Box<dyn Case>, Error> {
-    let found = cases().into_iter().find(|case| case.name() == name);
+pub fn by_name(name: &str, cephfs: Option<&Path>) -> Result<Box<dyn Case>, Error> {
+    let found = cases_with(cephfs).into_iter().find(|case| case.name() == name);
     found.ok_or_else(|| Error::NoSuchCase(name.to_owned()))
 }
 
@@ -51,11 +63,14 @@ mod tests {
 
     fn tiny_cases() -> Vec<Box<dyn Case>> {
         vec![
-            Box::new(out_queue::OutQueue { threads: &[8] }),
+            Box::new(out_queue::OutQueue {
+                settings: vec![out_queue::Storm::v2(8), out_queue::Storm::v1(8)],
+            }),
             Box::new(direct_write::DirectWrite {
                 objects: 3,
                 sizes: &[64 << 10],
                 delay: Duration::from_millis(2),
+                cephfs: None,
             }),
             Box::new(long_hold::LongHold { threads: 3 }),
             Box::new(pg_slot::PgSlot { connections: 4, in_flight: 2, pgs: &[1, 2] }),
@@ -110,6 +125,14 @@ mod tests {
         }
     }
 
+    /// Goal: a cluster that was not named is not measured, and the note says how to name one.
+    #[test]
+    fn cephfs_is_a_setting_if_it_is_given() {
+        let settings = |cephfs| by_name("direct-write", cephfs).unwrap().settings().len();
+        assert_eq!(settings(Some(Path::new("ceph.conf"))), settings(None) + 1);
+        assert!(by_name("direct-write", None).unwrap().about().note.contains("--cephfs"));
+    }
+
     #[test]
     fn the_book_lists_all_cases() {
         let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/book/contention.md");
@@ -127,9 +150,9 @@ mod tests {
         let names: BTreeSet<&str> = cases().iter().map(|case| case.name()).collect();
         assert_eq!(names.len(), cases().len());
         for name in names {
-            assert_eq!(by_name(name).unwrap().name(), name);
+            assert_eq!(by_name(name, None).unwrap().name(), name);
         }
-        assert!(matches!(by_name("none"), Err(Error::NoSuchCase(_))));
+        assert!(matches!(by_name("none", None), Err(Error::NoSuchCase(_))));
     }
 
     #[test]

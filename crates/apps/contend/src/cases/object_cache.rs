@@ -74,8 +74,8 @@ impl Case for ObjectCache {
             title: "One lock for all that is cached",
             before: "One mutex around the whole cache: held to find blocks, to copy their bytes, to put in what the back end gave and \
                      to throw out the oldest; released while the back end is waited for.",
-            after: "loligo-cache: a lock for each object, held to find a block's page; bytes are copied without it, and what the back \
-                    end gave is put in sixteen blocks at a time.",
+            after: "loligo-cache: hits take no lock; one for each object is held to change its blocks, and what the back end gave is put in \
+                    sixteen blocks at a time.",
             note: "Misses are due at fixed times, the same for both forms. A hit's time is counted from when it was due, if its thread still \
                    waited for an earlier one then. Hits that find their block thrown out do not count. The source gives more than 20 % of throughput for this fix under \
                    high concurrency, and up to 90 % less tail latency for all of its six.",

@@ -1,4 +1,4 @@
-//! Many threads send on one connection: waits for its lock.
+//! Many threads send on one connection, of either version of the protocol: waits for its lock.
 //!
 //! Each thread sends a request of 4 KiB, sleeps until its reply of 150 bytes arrives, and sends the next
 //! one, as clients of a storage cluster do. Server, sealing, runtime and kind of mutex are the same in
@@ -10,15 +10,15 @@ use std::sync::{Arc, Barrier, OnceLock};
 use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use loligo_lockstat::{Class, Mutex};
 use loligo_msgr::testing::OpenDoor;
 use loligo_msgr::{Config, ConnectAuth, Connection, Dispatcher, Messenger, Policy};
 use loligo_msgr_proto::{
-    ClientIdent, Established, Event, FLAG_LOSSY, Frame, Handshake, Limits, Local, Opener, OutBuf, Sealer,
+    ClientIdent, Established, Event, FLAG_LOSSY, Frame, Handshake, Limits, Local, Opener, OutBuf, Sealer, v1,
 };
 use loligo_wire::message::{Header, Msg};
-use loligo_wire::{EntityAddr, EntityType, Tid, features};
+use loligo_wire::{AddrKind, EntityAddr, EntityType, Tid, features};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::runtime::{Builder, Runtime};
@@ -40,13 +40,36 @@ static CONNECTION: Class = Class::new("before.connection");
 
 /// The case.
 pub(super) struct OutQueue {
-    /// One setting for each number of sending threads.
-    pub(super) threads: &'static [usize],
+    pub(super) settings: Vec<Storm>,
+}
+
+/// A setting: the version of the protocol, and the number of sending threads.
+#[derive(Clone, Copy)]
+pub(super) struct Storm {
+    pub(super) speaks: AddrKind,
+    pub(super) threads: usize,
+}
+
+impl Storm {
+    pub(super) fn v2(threads: usize) -> Self {
+        Self { speaks: AddrKind::Msgr2, threads }
+    }
+
+    pub(super) fn v1(threads: usize) -> Self {
+        Self { speaks: AddrKind::Legacy, threads }
+    }
+
+    fn name(self) -> String {
+        match self.speaks {
+            AddrKind::Legacy => format!("{} threads, version 1", self.threads),
+            _ => format!("{} threads", self.threads),
+        }
+    }
 }
 
 impl Default for OutQueue {
     fn default() -> Self {
-        Self { threads: &[256, 1000] }
+        Self { settings: vec![Storm::v2(256), Storm::v2(1000), Storm::v1(1000)] }
     }
 }
 
@@ -75,8 +98,8 @@ impl Case for OutQueue {
     }
 
     fn settings(&self) -> Vec<Setting> {
-        let setting = |threads: &usize| Setting {
-            name: format!("{threads} threads"),
+        let setting = |storm: &Storm| Setting {
+            name: storm.name(),
             metrics: vec![
                 // Published: 7,853.36 ms before; after, 210.87 ms on the new lock and 13.68 ms on the
                 // old one.
@@ -92,13 +115,14 @@ impl Case for OutQueue {
             ],
             spread_of: "time in the send call",
         };
-        self.threads.iter().map(setting).collect()
+        self.settings.iter().map(setting).collect()
     }
 
     fn measure(&self, setting: usize, form: Form, time: Duration) -> Result<Sample, Error> {
-        let beds = Beds::new(self.threads[setting]);
+        let Storm { speaks, threads } = self.settings[setting];
+        let beds = Beds::new(threads);
         let (server_rt, client_rt) = (runtime()?, runtime()?);
-        let (server, addr) = server_rt.block_on(listen())?;
+        let (server, addr) = server_rt.block_on(listen(speaks))?;
         let (storm, locks) = match form {
             Form::Before => {
                 let connected = client_rt.block_on(OneMutex::connect(addr, Arc::clone(&beds)))?;
@@ -201,13 +225,13 @@ impl Dispatcher for Beds {
 }
 
 /// The results of the sending threads.
-struct Storm {
+struct Weathered {
     requests: u64,
     took: Duration,
     in_send: Spread,
 }
 
-impl Storm {
+impl Weathered {
     fn sample(self, waits: Waits, locks: Vec<loligo_lockstat::ClassReport>) -> Sample {
         let us = |part| self.in_send.quantile_ns(part) as f64 / 1e3;
         let figures = vec![
@@ -228,7 +252,7 @@ fn storm(
     beds: &Arc<Beds>,
     time: Duration,
     send: impl Fn(Msg) -> bool + Send + Sync + 'static,
-) -> Result<Storm, Error> {
+) -> Result<Weathered, Error> {
     let count = beds.beds.len();
     let send = Arc::new(send);
     let gate = Arc::new(Barrier::new(count + 1));
@@ -285,7 +309,7 @@ fn storm(
     if beds.is_lost() {
         return Err(Error::talk("send requests")("the connection was lost"));
     }
-    Ok(Storm { requests: in_send.count(), took, in_send })
+    Ok(Weathered { requests: in_send.count(), took, in_send })
 }
 
 fn runtime() -> Result<Runtime, Error> {
@@ -308,13 +332,17 @@ impl Dispatcher for Echo {
     }
 }
 
-async fn listen() -> Result<(Arc<Messenger>, EntityAddr), Error> {
+async fn listen(speaks: AddrKind) -> Result<(Arc<Messenger>, EntityAddr), Error> {
     let echo = Arc::new(Echo { reply: Bytes::from(vec![7; REPLY_BYTES]) });
     let server = Messenger::new(Config::new(EntityType::OSD), echo);
-    let bound = server.bind(([127, 0, 0, 1], 0).into(), OpenDoor::client("server")).await;
-    let addr = EntityAddr::msgr2(bound.map_err(Error::io("listen on 127.0.0.1"))?);
-    let nonce = server.config().nonce;
-    Ok((server, addr.with_nonce(nonce)))
+    let (any, door) = (([127, 0, 0, 1], 0).into(), OpenDoor::client("server"));
+    let bound = match speaks {
+        AddrKind::Legacy => server.bind_v1(any, door).await,
+        _ => server.bind(any, door).await,
+    };
+    let sock = Some(bound.map_err(Error::io("listen on 127.0.0.1"))?);
+    let addr = EntityAddr { kind: speaks, nonce: server.config().nonce, sock };
+    Ok((server, addr))
 }
 
 /// The "before": a connection with one mutex.
@@ -427,15 +455,30 @@ impl Inner {
 }
 
 async fn handshake(addr: EntityAddr) -> Result<(TcpStream, Established), Error> {
-    const WHAT: &str = "connect to the case's own server";
-    let sock = addr.sock.ok_or_else(|| Error::talk(WHAT)("no address"))?;
-    let mut stream = TcpStream::connect(sock).await.map_err(Error::io(WHAT))?;
-    stream.set_nodelay(true).map_err(Error::io(WHAT))?;
-    let local = Local { kind: EntityType::CLIENT, peer_addr: addr, limits: Limits::default() };
-    let mut handshake = Handshake::client(local, OpenDoor::client("contend").connector(EntityType::OSD));
+    let sock = addr.sock.ok_or_else(|| Error::talk(CONNECT)("no address"))?;
+    let mut stream = TcpStream::connect(sock).await.map_err(Error::io(CONNECT))?;
+    stream.set_nodelay(true).map_err(Error::io(CONNECT))?;
+    let established = match addr.kind {
+        AddrKind::Legacy => handshake_v1(addr, &mut stream).await?,
+        _ => handshake_v2(addr, &mut stream).await?,
+    };
+    let established = established.ok_or_else(|| Error::talk(CONNECT)("the handshake is not over"))?;
+    Ok((stream, established))
+}
+
+/// What a handshake is for, in errors.
+const CONNECT: &str = "connect to the case's own server";
+
+fn local(addr: EntityAddr) -> Local {
+    Local { kind: EntityType::CLIENT, peer_addr: addr, limits: Limits::default() }
+}
+
+async fn handshake_v2(addr: EntityAddr, stream: &mut TcpStream) -> Result<Option<Established>, Error> {
+    let auth = OpenDoor::client("contend").connector(EntityType::OSD);
+    let mut handshake = Handshake::client(local(addr), auth);
     loop {
         while let Some(bytes) = handshake.poll_transmit() {
-            stream.write_all(&bytes).await.map_err(Error::io(WHAT))?;
+            stream.write_all(&bytes).await.map_err(Error::io(CONNECT))?;
         }
         match handshake.poll_event() {
             Some(Event::Authenticated { .. }) => {
@@ -447,19 +490,49 @@ async fn handshake(addr: EntityAddr) -> Result<(TcpStream, Established), Error> 
                     flags: FLAG_LOSSY,
                     ..ClientIdent::default()
                 };
-                handshake.identify(ident).map_err(Error::talk(WHAT))?;
+                handshake.identify(ident).map_err(Error::talk(CONNECT))?;
             }
-            Some(Event::Established) => break,
+            Some(Event::Established) => return Ok(handshake.into_established().ok()),
             Some(_) => {}
             None => {
-                let read = stream.read_buf(handshake.spare()).await.map_err(Error::io(WHAT))?;
-                if read == 0 {
-                    return Err(Error::talk(WHAT)("it hung up"));
-                }
-                handshake.receive().map_err(Error::talk(WHAT))?;
+                read_into(stream, handshake.spare()).await?;
+                handshake.receive().map_err(Error::talk(CONNECT))?;
             }
         }
     }
-    let established = handshake.into_established();
-    Ok((stream, established.map_err(|_| Error::talk(WHAT)("the handshake is not over"))?))
+}
+
+async fn handshake_v1(addr: EntityAddr, stream: &mut TcpStream) -> Result<Option<Established>, Error> {
+    let auth = OpenDoor::client("contend").connector(EntityType::OSD);
+    let mut handshake = v1::Handshake::client(local(addr), EntityType::OSD, auth);
+    loop {
+        while let Some(bytes) = handshake.poll_transmit() {
+            stream.write_all(&bytes).await.map_err(Error::io(CONNECT))?;
+        }
+        match handshake.poll_event() {
+            Some(Event::Introduced { .. }) => {
+                let connect = v1::Connect {
+                    addr: addr.with_nonce(1),
+                    features: features::SUPPORTED,
+                    global_seq: 1,
+                    lossy: true,
+                    ..v1::Connect::default()
+                };
+                handshake.connect(connect).map_err(Error::talk(CONNECT))?;
+            }
+            Some(Event::Established) => return Ok(handshake.into_established().ok()),
+            Some(_) => {}
+            None => {
+                read_into(stream, handshake.spare()).await?;
+                handshake.receive().map_err(Error::talk(CONNECT))?;
+            }
+        }
+    }
+}
+
+async fn read_into(stream: &mut TcpStream, buf: &mut BytesMut) -> Result<(), Error> {
+    match stream.read_buf(buf).await.map_err(Error::io(CONNECT))? {
+        0 => Err(Error::talk(CONNECT)("it hung up")),
+        _ => Ok(()),
+    }
 }

@@ -185,6 +185,11 @@ impl MonClient {
         }
     }
 
+    /// Ends a subscription with the session: later sessions do not ask for it.
+    pub fn unfollow(&self, what: &str) {
+        self.state.lock().wanted.remove(what);
+    }
+
     /// Records the received version of a subscribed map, so that the next session continues after it.
     pub fn got(&self, what: &str, version: u64) {
         if let Some(wanted) = self.state.lock().wanted.get_mut(what) {

@@ -44,6 +44,8 @@ pub enum Waiter {
     Question,
     /// A command to a manager or an OSD.
     Command,
+    /// A request to a metadata server.
+    Metadata,
 }
 
 impl Wait {
@@ -67,6 +69,7 @@ impl fmt::Display for Wait {
             Waiter::Request => ("request", "requests"),
             Waiter::Question => ("question to the monitors", "questions to the monitors"),
             Waiter::Command => ("command", "commands"),
+            Waiter::Metadata => ("request to a metadata server", "requests to metadata servers"),
         };
         match count {
             1 => write!(f, "1 {one} has waited for {} s", age.as_secs())?,

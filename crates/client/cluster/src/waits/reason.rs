@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 
-use loligo_wire::{EntityAddr, Epoch, OsdId, PgId, PoolId};
+use loligo_wire::{EntityAddr, Epoch, OsdId, PgId, PoolId, Rank};
 
 /// The reason for a wait, with the details known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,6 +79,23 @@ pub enum Reason {
         /// The placement groups of the requests; empty for a command.
         pgs: BTreeSet<PgId>,
     },
+    /// A reply from a metadata server.
+    MdsAnswer {
+        /// The server's rank.
+        rank: Rank,
+        /// The name of the file system.
+        fs: String,
+    },
+    /// A metadata server that serves a file system.
+    NoMds {
+        /// The name of the file system.
+        fs: String,
+    },
+    /// A new identity in the cluster, which has evicted the client.
+    NewIdentity {
+        /// The last failure, if an attempt has failed.
+        last_error: Option<String>,
+    },
     /// A free place among the operations in flight.
     Place,
     /// Earlier requests, which are being resent.
@@ -103,6 +120,7 @@ impl Reason {
         match (self, other) {
             (Self::Monitor { .. }, Self::Monitor { .. }) => true,
             (Self::Map { .. }, Self::Map { .. }) => true,
+            (Self::NewIdentity { .. }, Self::NewIdentity { .. }) => true,
             (Self::NoPrimary { pool, .. }, Self::NoPrimary { pool: other, .. }) => pool == other,
             (Self::Backoff { osd, .. }, Self::Backoff { osd: other, .. })
             | (Self::OsdAnswer { osd, .. }, Self::OsdAnswer { osd: other, .. })
@@ -172,6 +190,16 @@ impl Display for Reason {
             Self::OsdConnection { osd, addr: None } => write!(f, "no connection to osd.{}", osd.0),
             Self::OsdAnswer { osd, pgs } if pgs.is_empty() => write!(f, "osd.{} has not answered", osd.0),
             Self::OsdAnswer { osd, pgs } => write!(f, "osd.{} has not answered for {}", osd.0, Pgs(pgs)),
+            Self::MdsAnswer { rank, fs } => write!(f, "mds.{rank} of '{fs}' has not answered"),
+            Self::NoMds { fs } => {
+                write!(f, "no metadata server serves file system '{fs}'; see 'ceph fs status'")
+            }
+            Self::NewIdentity { last_error: None } => {
+                f.write_str("the cluster has evicted this client, which asks for a new identity")
+            }
+            Self::NewIdentity { last_error: Some(why) } => {
+                write!(f, "the cluster has evicted this client, and gives it no new identity: {why}")
+            }
             Self::Place => f.write_str(
                 "as many requests or bytes are in flight as objecter_inflight_ops and objecter_inflight_op_bytes allow",
             ),

@@ -52,8 +52,10 @@ pub(crate) struct Held {
 
 impl Attrs {
     /// Merges a server's account. It knows better unless this client holds the bit that lets it change
-    /// the attribute itself; an account older than what is known changes nothing.
-    pub(crate) fn merge(&mut self, stat: &InodeStat, held: Held) {
+    /// the attribute itself; an account older than what is known changes nothing. Returns the end behind
+    /// which cached data must go, if the file was truncated.
+    pub(crate) fn merge(&mut self, stat: &InodeStat, held: Held) -> Option<u64> {
+        let mut cut = None;
         let Held { issued, new, is_auth } = held;
         // Odd versions are those of changes in progress.
         let newer = self.version == 0 || (is_auth && stat.version > (self.version & !1));
@@ -67,7 +69,7 @@ impl Attrs {
         self.merge_xattrs(&stat.xattrs, stat.xattr_version, issued);
         if newer || new.intersects(Caps::ANY_FILE) {
             (self.layout, self.pool_ns) = (stat.layout, stat.pool_ns.clone());
-            self.merge_size(stat.size, (stat.truncate_seq, stat.truncate_size));
+            cut = self.merge_size(stat.size, (stat.truncate_seq, stat.truncate_size));
             self.merge_times(issued, (stat.ctime, stat.mtime, stat.atime), stat.time_warp_seq);
         }
         if newer || new.contains(Caps::FILE_SHARED) {
@@ -89,6 +91,7 @@ impl Attrs {
         self.rdev = stat.rdev;
         self.change_attr = self.change_attr.max(stat.change_attr);
         self.version = self.version.max(stat.version);
+        cut
     }
 
     /// Merges extended attributes, as a message's blob holds them; an empty blob says nothing.
@@ -103,14 +106,16 @@ impl Attrs {
     }
 
     /// Merges a size. Of one truncation's time the larger size is the newer one, since only truncations
-    /// make files shorter.
-    pub(crate) fn merge_size(&mut self, size: u64, (truncate_seq, truncate_size): (u32, u64)) {
+    /// make files shorter. Returns the end behind which cached data must go.
+    pub(crate) fn merge_size(&mut self, size: u64, (truncate_seq, truncate_size): (u32, u64)) -> Option<u64> {
+        let cut = (truncate_seq > self.truncate_seq && truncate_size < self.size).then_some(truncate_size);
         if truncate_seq > self.truncate_seq || (truncate_seq == self.truncate_seq && size > self.size) {
             self.size = size;
         }
         if truncate_seq >= self.truncate_seq {
             (self.truncate_seq, self.truncate_size) = (truncate_seq, truncate_size);
         }
+        cut
     }
 
     /// Merges times. While this client may change them itself, the later ones count; a larger
@@ -181,9 +186,9 @@ mod tests {
     #[test]
     fn only_a_truncation_makes_a_file_shorter() {
         let mut attrs = Attrs { size: 100, truncate_seq: 1, ..Attrs::default() };
-        attrs.merge_size(50, (1, u64::MAX));
+        assert_eq!(attrs.merge_size(50, (1, u64::MAX)), None);
         assert_eq!(attrs.size, 100);
-        attrs.merge_size(50, (2, 50));
+        assert_eq!(attrs.merge_size(50, (2, 50)), Some(50), "cached data goes");
         assert_eq!((attrs.size, attrs.truncate_seq, attrs.truncate_size), (50, 2, 50));
         attrs.merge_size(70, (1, u64::MAX));
         assert_eq!((attrs.size, attrs.truncate_seq), (50, 2));

@@ -1,11 +1,22 @@
 //! Inodes: what this client knows of files and directories, and the table of them.
 
 mod attrs;
-mod caps;
+mod check;
+mod entries;
+mod failures;
+mod id;
 mod known;
+pub(crate) mod mode;
+mod names;
+mod path;
 mod table;
+mod trust;
 
 pub(crate) use self::attrs::{Attrs, Held};
-pub(crate) use self::caps::{Due, Grant, Trust};
-pub(crate) use self::known::{Entry, Inode, InodeId, Known, Lease, mode};
-pub(crate) use self::table::Table;
+pub(crate) use self::check::{regular_file, writable};
+pub(crate) use self::id::InodeId;
+pub(crate) use self::known::{Clock, Grasp, Inode, Known};
+pub(crate) use self::names::{Entry, Lease, Named};
+pub(crate) use self::path::DataView;
+pub(crate) use self::table::{PARTS, Table};
+pub(crate) use self::trust::Trust;

@@ -1,38 +1,73 @@
 //! The inodes that this client knows, by their ids.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
+use az::WrappingAs as _;
 use loligo_lockstat::{Class, Mutex};
 use loligo_wire::message::mds::FilePath;
 use rustc_hash::FxHashMap;
+use tokio::sync::Notify;
 
-use super::known::{Inode, InodeId};
+use super::id::InodeId;
+use super::known::Inode;
+use super::names::Names;
 
 /// Held to find, add or remove an inode. Each part of the table has its own lock.
 static TABLE: Class = Class::new("fs.table");
 
 /// A power of two.
-const PARTS: usize = 64;
+pub(crate) const PARTS: usize = 64;
 
 /// The table, in parts with a lock each.
 pub(crate) struct Table {
     parts: Vec<Mutex<FxHashMap<InodeId, Arc<Inode>>>>,
+    /// Whether inodes are to want what only a cache needs.
+    has_cache: bool,
+    count: AtomicUsize,
+    /// The number of names in all directories.
+    names: Arc<AtomicUsize>,
+    /// Seconds, roughly: tells what was looked for lately.
+    clock: AtomicU32,
+    /// The number of inodes beyond which somebody is told.
+    crowd: usize,
+    /// There are more.
+    pub(crate) crowded: Notify,
 }
 
 impl Table {
-    pub(crate) fn new() -> Self {
-        Self { parts: (0..PARTS).map(|_| Mutex::new(&TABLE, FxHashMap::default())).collect() }
+    pub(crate) fn new(has_cache: bool, crowd: usize) -> Self {
+        let parts = (0..PARTS).map(|_| Mutex::new(&TABLE, FxHashMap::default())).collect();
+        let (count, clock, crowded) = (AtomicUsize::new(0), AtomicU32::new(1), Notify::new());
+        Self { parts, has_cache, count, names: Arc::default(), clock, crowd, crowded }
+    }
+
+    /// Notes that time has passed.
+    pub(crate) fn tick(&self) {
+        self.clock.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Notes that an inode is used.
+    fn touch(&self, inode: &Inode) {
+        let now = self.clock.load(Ordering::Relaxed);
+        if inode.used() != now {
+            inode.used.store(now, Ordering::Relaxed);
+        }
     }
 
     fn part(&self, id: InodeId) -> &Mutex<FxHashMap<InodeId, Arc<Inode>>> {
         // Numbers of files are assigned one after another.
-        let at = (id.ino.0 ^ id.snap.0) as usize % PARTS;
+        let at = (id.ino.0 ^ id.snap.0).wrapping_as::<usize>() % PARTS;
         &self.parts[at]
     }
 
     /// Finds an inode.
     pub(crate) fn get(&self, id: InodeId) -> Option<Arc<Inode>> {
-        self.part(id).lock().get(&id).cloned()
+        let found = self.part(id).lock().get(&id).cloned();
+        if let Some(inode) = &found {
+            self.touch(inode);
+        }
+        found
     }
 
     /// Finds an inode, or adds it with the address that requests name it by.
@@ -40,8 +75,33 @@ impl Table {
         if let Some(known) = self.get(id) {
             return known;
         }
-        let new = Inode::new(id, address());
-        Arc::clone(self.part(id).lock().entry(id).or_insert(new))
+        let new = Inode::new(id, address(), self.has_cache, Names::new(Arc::clone(&self.names)));
+        self.touch(&new);
+        let (inode, is_new) = {
+            let mut part = self.part(id).lock();
+            let before = part.len();
+            let inode = Arc::clone(part.entry(id).or_insert(new));
+            (inode, part.len() > before)
+        };
+        if is_new && self.count.fetch_add(1, Ordering::Relaxed) >= self.crowd {
+            self.crowded.notify_one();
+        }
+        inode
+    }
+
+    /// Finds an inode without using it: it grows no younger.
+    pub(crate) fn peek(&self, id: InodeId) -> Option<Arc<Inode>> {
+        self.part(id).lock().get(&id).cloned()
+    }
+
+    /// Returns the inodes of one of [`PARTS`] parts.
+    pub(crate) fn of_part(&self, part: usize) -> Vec<Arc<Inode>> {
+        self.parts[part % PARTS].lock().values().cloned().collect()
+    }
+
+    /// Returns the number of names that are known in all directories.
+    pub(crate) fn names(&self) -> usize {
+        self.names.load(Ordering::Relaxed)
     }
 
     /// Returns all inodes.
@@ -51,15 +111,15 @@ impl Table {
 
     /// Returns the number of inodes.
     pub(crate) fn len(&self) -> usize {
-        self.parts.iter().map(|part| part.lock().len()).sum()
+        self.count.load(Ordering::Relaxed)
     }
 
     /// Removes an inode if nobody but the table and the caller has it.
     pub(crate) fn remove_unused(&self, inode: &Arc<Inode>) -> bool {
         let mut part = self.part(inode.id).lock();
         let is_unused = Arc::strong_count(inode) <= 2;
-        if is_unused {
-            part.remove(&inode.id);
+        if is_unused && part.remove(&inode.id).is_some() {
+            self.count.fetch_sub(1, Ordering::Relaxed);
         }
         is_unused
     }
@@ -68,6 +128,7 @@ impl Table {
     pub(crate) fn clear(&self) {
         for part in &self.parts {
             let inodes = std::mem::take(&mut *part.lock());
+            self.count.fetch_sub(inodes.len(), Ordering::Relaxed);
             drop(inodes);
         }
     }
@@ -81,7 +142,7 @@ mod tests {
 
     #[test]
     fn an_inode_in_use_stays() {
-        let table = Table::new();
+        let table = Table::new(true, usize::MAX);
         let id = InodeId::head(Ino(7));
         let address = || FilePath { base: Ino(7), path: Vec::new() };
         let inode = table.get_or_add(id, address);

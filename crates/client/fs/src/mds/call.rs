@@ -10,6 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::core::Core;
 use crate::error::Error;
+use crate::inode::Inode;
 use crate::session::{Done, Event, Flight, Phase, Request, Session, State};
 
 /// Servers that may pass a request on before this client gives up.
@@ -24,19 +25,24 @@ impl Core {
     pub(crate) async fn call(&self, request: Request) -> Result<Done, Error> {
         let request = Arc::new(request);
         let (mut to, mut retries, mut forwards) = (None, 0, 0);
+        let began = std::time::Instant::now();
         loop {
-            let session = self.session_for(to, &request.about).await?;
+            let session = self.session_for(to, &request).await?;
             let (caller, called) = oneshot::channel();
             let flight = Flight {
                 request: Arc::clone(&request),
                 retries,
                 forwards,
                 sent_ms: self.now_ms(),
-                created: None,
+                made: None,
                 caller: Some(caller),
             };
             self.submit(&session, flight);
-            match called.await {
+            let answer = called.await;
+            if matches!(answer, Ok(Event::Done(_) | Event::Failed(_))) {
+                self.metrics.called(began.elapsed());
+            }
+            match answer {
                 Ok(Event::Done(done)) => return Ok(done),
                 Ok(Event::Failed(e)) => return Err(e),
                 Ok(Event::Forward(rank, times)) => {
@@ -72,8 +78,8 @@ impl Core {
 
     /// Encodes a request.
     pub(super) fn packed(&self, tid: Tid, flight: &Flight, state: &State, replay: bool) -> Msg {
-        let Flight { request, retries, forwards, created, .. } = flight;
-        let options = &self.options;
+        let Flight { request, retries, forwards, made, .. } = flight;
+        let caller = request.caller.as_ref().unwrap_or(&self.caller);
         let mut flags = 0;
         if replay {
             flags |= ClientRequest::REPLAY;
@@ -88,16 +94,16 @@ impl Core {
             flags,
             num_retry: *retries,
             num_fwd: *forwards,
-            caller_uid: options.uid,
-            caller_gid: options.gid,
-            owner_uid: options.uid,
-            owner_gid: options.gid,
-            ino: created.filter(|_| replay).unwrap_or_default(),
+            caller_uid: caller.uid,
+            caller_gid: caller.gid,
+            owner_uid: caller.uid,
+            owner_gid: caller.gid,
+            ino: made.as_ref().filter(|_| replay).map(|made| made.id.ino).unwrap_or_default(),
             op: request.op,
             path: request.path.clone(),
             path2: request.path2.clone(),
             stamp: UTime::now(),
-            gids: options.gids.iter().map(|gid| u64::from(*gid)).collect(),
+            gids: caller.groups.iter().map(|gid| u64::from(*gid)).collect(),
             data: request.data.clone(),
             ..ClientRequest::default()
         };
@@ -106,8 +112,8 @@ impl Core {
 
     /// Counts a request that is carried out and not durable with the inodes that it changes, or one that
     /// has become durable.
-    pub(super) fn count_unconfirmed(request: &Request, has_ended: bool) {
-        for inode in request.changes() {
+    pub(super) fn count_unconfirmed<'i>(inodes: impl Iterator<Item = &'i Arc<Inode>>, has_ended: bool) {
+        for inode in inodes {
             {
                 let mut known = inode.known();
                 known.unconfirmed = match has_ended {
@@ -122,11 +128,11 @@ impl Core {
     }
 
     /// Remembers at the inodes of a request that what it did may be lost.
-    pub(super) fn note_lost(request: &Request) {
-        for inode in request.changes() {
-            inode.known().failed.get_or_insert(Errno::EIO);
+    pub(super) fn note_lost(flight: &Flight) {
+        for inode in flight.changes() {
+            inode.known().failures.note(Errno::EIO);
         }
-        Self::count_unconfirmed(request, true);
+        Self::count_unconfirmed(flight.changes(), true);
     }
 }
 

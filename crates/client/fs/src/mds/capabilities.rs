@@ -1,306 +1,241 @@
-//! Messages about capabilities, and the operations that wait for what they grant.
+//! Messages about capabilities.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
-use bytes::Bytes;
-use loligo_rados::Errno;
+use loligo_fs_core::caps::{Export, Grant, Import, OpenMode, Peer, ReplyCap};
 use loligo_wire::message::Msg;
 use loligo_wire::message::mds::{
-    CapFile, CapOp, CapRelease, ClientCaps, DirCounts, OpenArgs, RequestOp, SnapTrace, Xattrs,
+    CapOp, CapPeer, CapRelease, ClientCaps, ClientSession, DirCounts, SessionOp, SnapTrace,
 };
-use loligo_wire::{Caps, DecodeError, Encode as _, Epoch, Ino, Rank, Tid};
+use loligo_wire::{CapId, Caps, DecodeError, Ino};
+use tokio::time::timeout;
 
 use crate::core::Core;
 use crate::error::Error;
-use crate::inode::{Due, Grant, Inode, InodeId, Known};
-use crate::session::{Request, Session};
+use crate::inode::{Inode, InodeId, Known};
+use crate::session::{Phase, Session};
+use crate::sink::Invalidation;
 
-/// The right to read or to write a file's data, for the time of one operation.
-pub(crate) struct Use<'c> {
-    core: &'c Core,
-    inode: Arc<Inode>,
-    caps: Caps,
-}
-
-impl Drop for Use<'_> {
-    fn drop(&mut self) {
-        let is_last = self.inode.known().caps.end(self.caps);
-        if is_last {
-            // A revoke may have waited for it.
-            self.core.send_due(&self.inode, false);
-            self.inode.changed.notify_waiters();
-        }
-    }
-}
+/// The pause before the servers are asked again to write their logs: the first, and the longest.
+const LOG_WISHES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
 impl Core {
-    /// Waits until this client may read or write a file's data, and, for a write, up to `end`.
-    ///
-    /// # Errors
-    /// The mount has ended, or the server gives nothing after its session was lost; EROFS for a write if the
-    /// server permits no changes.
-    pub(crate) async fn acquire(
-        &self,
-        inode: &Arc<Inode>,
-        caps: Caps,
-        end: Option<u64>,
-    ) -> Result<Use<'_>, Error> {
-        loop {
-            let changed = inode.changed.notified();
-            tokio::pin!(changed);
-            // Enlisted before the check, so that a change between the two is not missed.
-            changed.as_mut().enable();
-            if self.has_ended() {
-                return Err(Error::Unmounted);
-            }
-            let (auth, asks) = {
-                let mut known = inode.known();
-                let lacks_room = end.filter(|end| *end > known.attrs.max_size);
-                if lacks_room.is_none() && known.caps.try_begin(caps, self.now_ms()) {
-                    return Ok(Use { core: self, inode: Arc::clone(inode), caps });
+    /// Counts a file opened.
+    pub(crate) fn opened(&self, inode: &Arc<Inode>, mode: OpenMode) {
+        self.event(inode, |known, clock| known.with_caps(clock, |caps, view| caps.opened(mode, view)));
+    }
+
+    /// Counts a file closed. With the last one, what was written begins to go to the servers.
+    pub(crate) fn closed(&self, inode: &Arc<Inode>, mode: OpenMode) {
+        self.event(inode, |known, clock| {
+            known.with_caps(clock, |caps, view| {
+                caps.closed(mode, view);
+                if !caps.is_open() {
+                    caps.flush(view);
                 }
-                let asks = lacks_room.is_some_and(|end| end > known.asked_max);
-                if let Some(end) = lacks_room.filter(|_| asks) {
-                    known.asked_max = end;
-                }
-                (known.caps.auth(), asks)
-            };
-            let Some(auth) = auth else {
-                // The session in which the file was opened is lost.
-                self.open_again(inode).await?;
-                continue;
-            };
-            if caps.contains(Caps::FILE_WR) && self.is_read_only(auth) {
-                return Err(Errno::EROFS.into());
-            }
-            self.send_due_asking(inode, false, asks);
-            changed.await;
-        }
-    }
-
-    /// Returns `true` if a server permits no changes, because it cannot make them durable.
-    fn is_read_only(&self, rank: Rank) -> bool {
-        self.session_of(rank).is_some_and(|session| session.state().is_read_only)
-    }
-
-    /// Opens a file in a new session, so that the server grants what the open files need.
-    async fn open_again(&self, inode: &Arc<Inode>) -> Result<(), Error> {
-        let writes = inode.known().caps.wanted().contains(Caps::FILE_WR);
-        let flags = if writes { OpenArgs::RDWR } else { 0 };
-        let args = OpenArgs { flags, mask: Caps::STAT, pool: -1, ..OpenArgs::default() };
-        self.call(Request::about(inode, RequestOp::Open(args))).await.map(drop)
-    }
-
-    /// Sends what is due about an inode: answers to revokes, changed wishes, and, if `flush`, changed
-    /// attributes.
-    pub(crate) fn send_due(&self, inode: &Arc<Inode>, flush: bool) {
-        self.send_due_asking(inode, flush, false);
-    }
-
-    fn send_due_asking(&self, inode: &Arc<Inode>, flush: bool, asks: bool) {
-        let sessions = {
-            let mut known = inode.known();
-            let due = known.caps.due(flush, asks, || self.next_flush_tid());
-            self.queue_updates(inode, &known, &due)
-        };
-        sessions.iter().for_each(|session| session.run());
-    }
-
-    /// Counts a file closed. With the last one the capabilities to read and write go back.
-    pub(crate) fn closed(&self, inode: &Arc<Inode>, to_read: bool, to_write: bool) {
-        let sessions = {
-            let mut known = inode.known();
-            known.caps.closed(to_read, to_write);
-            known.asked_max = 0;
-            let due = known.caps.give_up(|| self.next_flush_tid());
-            self.queue_updates(inode, &known, &due)
-        };
-        sessions.iter().for_each(|session| session.run());
-    }
-
-    /// Queues updates under the inode's lock: they leave in the order in which its state changed.
-    fn queue_updates(&self, inode: &Inode, known: &Known, due: &[Due]) -> Vec<Arc<Session>> {
-        let queue = |due: &Due| {
-            let session = self.session_of(due.rank)?;
-            session.queue(self.update(inode, known, due)?);
-            Some(session)
-        };
-        due.iter().filter_map(queue).collect()
-    }
-
-    /// Builds a message about a capability.
-    fn update(&self, inode: &Inode, known: &Known, due: &Due) -> Option<Msg> {
-        let cap = known.caps.of(due.rank)?;
-        let attrs = &known.attrs;
-        let flushes_xattrs = due.flushes.contains(Caps::XATTR_EXCL);
-        let body = ClientCaps {
-            op: CapOp::Update,
-            ino: inode.id.ino,
-            cap_id: cap.id,
-            seq: cap.seq,
-            issue_seq: cap.issue_seq,
-            mseq: cap.mseq,
-            caps: due.keeps,
-            wanted: due.wants,
-            dirty: due.flushes,
-            snap_follows: self.realms.context(known.realm).seq,
-            uid: attrs.uid,
-            gid: attrs.gid,
-            mode: attrs.mode,
-            nlink: attrs.nlink,
-            xattr_version: attrs.xattr_version,
-            xattrs: if flushes_xattrs { Xattrs::to_bytes(&attrs.xattrs) } else { Bytes::new() },
-            file: CapFile {
-                size: attrs.size,
-                max_size: if known.asked_max > attrs.max_size { known.asked_max } else { 0 },
-                truncate_size: attrs.truncate_size,
-                truncate_seq: attrs.truncate_seq,
-                mtime: attrs.mtime,
-                atime: attrs.atime,
-                ctime: attrs.ctime,
-                layout: attrs.layout,
-                time_warp_seq: attrs.time_warp_seq,
-            },
-            pool_ns: attrs.pool_ns.clone(),
-            btime: attrs.btime,
-            change_attr: attrs.change_attr,
-            osd_epoch_barrier: Epoch(0),
-            oldest_flush_tid: Tid(known.caps.oldest_flush().unwrap_or(0)),
-            caller_uid: self.options.uid,
-            caller_gid: self.options.gid,
-            flags: ClientCaps::NO_CAPSNAP,
-            ..ClientCaps::default()
-        };
-        Some(Msg::new(&body).with_tid(Tid(due.flush_tid)))
+            });
+        });
     }
 
     /// Handles a server's message about a capability.
     pub(super) fn take_caps(&self, session: &Session, msg: &Msg) -> Result<(), DecodeError> {
         let caps: ClientCaps = msg.open()?;
-        let changed = self.realms.take(&SnapTrace::from_blob(&caps.snap_trace, false)?.0);
-        self.new_snapshot(session, &changed);
+        self.barrier.raise(caps.osd_epoch_barrier);
+        self.new_snapshots(&self.realms.take(&SnapTrace::from_blob(&caps.snap_trace, false)?.0));
         let Some(inode) = self.inodes.get(InodeId::head(caps.ino)) else {
             give_back(session, &caps);
             return Ok(());
         };
+        let tid = msg.header.tid;
         match caps.op {
             CapOp::Grant | CapOp::Revoke => self.take_grant(session, &inode, &caps),
-            CapOp::Trunc => {
+            CapOp::Trunc => self.event(&inode, |known, _| {
                 let file = &caps.file;
-                let mut known = inode.known();
-                known.attrs.merge_size(file.size, (file.truncate_seq, file.truncate_size));
-            }
+                known.cut = known.attrs.merge_size(file.size, (file.truncate_seq, file.truncate_size));
+            }),
             CapOp::Export => self.take_export(session, &inode, &caps),
             CapOp::Import => self.take_import(session, &inode, &caps),
-            CapOp::FlushAck => inode.known().caps.flushed(msg.header.tid.0),
-            // No state of a snapshot is flushed, and the rest are messages of clients.
+            CapOp::FlushAck => self.event(&inode, |known, clock| {
+                known.with_caps(clock, |caps, view| caps.flush_ack(session.rank, tid, view));
+            }),
+            CapOp::FlushSnapAck => {
+                self.event(&inode, |known, clock| known.snaps.ack(tid, &|| clock.flush_tid()));
+            }
+            // The rest are messages of clients.
             _ => {}
         }
-        self.send_due(&inode, false);
         inode.changed.notify_waiters();
         Ok(())
     }
 
-    fn take_grant(&self, session: &Session, inode: &Inode, caps: &ClientCaps) {
+    fn take_grant(&self, session: &Session, inode: &Arc<Inode>, caps: &ClientCaps) {
         let now = self.now_ms();
-        let mut known = inode.known();
-        let issued = known.issued(now) | known.caps.unacknowledged();
-        let Some((_, taken)) = known.caps.set_issued(session.rank, caps.caps, caps.wanted, caps.seq) else {
-            drop(known);
-            give_back(session, caps);
-            return;
+        let grant = Grant {
+            cap_id: caps.cap_id,
+            caps: caps.caps,
+            wanted: caps.wanted,
+            seq: caps.seq,
+            mseq: caps.mseq,
         };
-        let is_auth = known.caps.auth() == Some(session.rank);
-        merge(&mut known, caps, issued, is_auth);
-        if taken.contains(Caps::FILE_SHARED) {
-            known.forget_entries();
+        let (was_known, taken) = self.event(inode, |known, clock| {
+            let (before, granted) = (known.issued(now), known.caps.issued());
+            let issued = before | known.caps.unacknowledged();
+            let is_auth = known.caps.auth() == Some(session.rank);
+            let is_known = known.is_of(session.rank);
+            known.with_caps(clock, |caps, view| caps.grant(session.rank, &grant, view));
+            if is_known {
+                merge(known, caps, issued, is_auth);
+            }
+            // Also what counts for nothing at the moment, because the session was not renewed in time: it
+            // would count again once it is.
+            let taken = (before - known.issued(now)) | (granted - known.caps.issued());
+            (is_known, taken)
+        });
+        self.tell_taken(inode, taken);
+        if !was_known {
+            // The server hears at once that the capability is gone.
+            session.send_releases();
+        }
+    }
+
+    /// Tells a cache above this client what it must not believe any more, now that a server has taken
+    /// capabilities back.
+    fn tell_taken(&self, inode: &Inode, taken: Caps) {
+        if !self.is_watched() {
+            return;
+        }
+        let id = inode.id.into();
+        // Without Fc the cache above asks before each read of what it has.
+        if taken.intersects(Caps::ANY_SHARED | Caps::FILE_CACHE) {
+            self.invalidate(Invalidation::Attributes(id));
+        }
+        if taken.contains(Caps::FILE_SHARED) && inode.is_dir() {
+            self.invalidate(Invalidation::Names(id));
         }
     }
 
     /// The inode moves to another server, which tells of the capability there.
-    fn take_export(&self, session: &Session, inode: &Inode, caps: &ClientCaps) {
-        {
-            let mut known = inode.known();
-            if known.caps.of(session.rank).is_none_or(|cap| cap.id != caps.cap_id) {
-                return;
-            }
-            known.caps.remove(session.rank);
-            known.caps.flush_again();
-            if known.caps.of(caps.peer.mds).is_some() {
-                known.caps.set_auth(caps.peer.mds);
-            }
-            known.asked_max = 0;
-            known.forget_entries();
-        }
+    fn take_export(&self, session: &Session, inode: &Arc<Inode>, caps: &ClientCaps) {
+        let CapPeer { cap_id, issue_seq, mseq, mds, .. } = caps.peer;
+        let peer = (cap_id != CapId(0)).then_some(Peer { rank: mds, cap_id, seq: issue_seq, mseq });
         // The other server can tell of it only in a session.
         let map = self.mds_map();
-        if let Some(info) = map.as_ref().and_then(|map| map.server(caps.peer.mds)) {
-            self.session_with(info);
-        }
+        let other = peer.and_then(|_| map.as_ref()?.server(mds).map(|info| self.session_with(info)));
+        let export = Export { cap_id: caps.cap_id, mseq: caps.mseq, peer };
+        let now = self.now_ms();
+        let taken = self.event(inode, |known, clock| {
+            let issued = known.issued(now);
+            if let Some(other) = &other {
+                known.trusts.insert(mds, Arc::clone(&other.trust));
+            }
+            known.with_caps(clock, |caps, view| caps.export(session.rank, &export, view));
+            known.forget_held_names();
+            issued - known.issued(now)
+        });
+        self.tell_taken(inode, taken);
     }
 
-    fn take_import(&self, session: &Session, inode: &Inode, caps: &ClientCaps) {
+    fn take_import(&self, session: &Session, inode: &Arc<Inode>, caps: &ClientCaps) {
         let now = self.now_ms();
-        let mut known = inode.known();
-        let issued = known.issued(now) | known.caps.unacknowledged();
-        let peer = caps.peer;
-        if known.caps.of(peer.mds).is_some_and(|cap| cap.id == peer.cap_id && cap.mseq <= caps.mseq) {
-            known.caps.remove(peer.mds);
-            known.caps.flush_again();
-        }
-        let grant = Grant {
-            rank: session.rank,
-            id: caps.cap_id,
+        let CapPeer { cap_id, issue_seq, mseq, mds, .. } = caps.peer;
+        let cap = ReplyCap {
+            cap_id: caps.cap_id,
             caps: caps.caps,
             wanted: caps.wanted,
             seq: caps.seq,
             mseq: caps.mseq,
             is_auth: true,
         };
-        known.caps.add(grant, &session.trust);
-        if caps.realm.0 != 0 {
-            known.realm = caps.realm;
-        }
-        merge(&mut known, caps, issued, true);
+        let peer = (cap_id != CapId(0)).then_some(Peer { rank: mds, cap_id, seq: issue_seq, mseq });
+        self.event(inode, |known, clock| {
+            let issued = known.issued(now) | known.caps.unacknowledged();
+            known.trusts.insert(session.rank, Arc::clone(&session.trust));
+            let import = Import { cap, peer };
+            known.with_caps(clock, |caps, view| caps.import(session.rank, &import, view));
+            known.snaps.send_again();
+            if caps.realm.0 != 0 && caps.realm != known.realm {
+                known.moved_to = Some(caps.realm);
+            }
+            merge(known, caps, issued, true);
+        });
     }
 
-    /// The snapshots of realms have changed: what was written before belongs to the old ones. Attributes
-    /// that changed before are sent at once, so that the server has them for the snapshot.
-    pub(super) fn new_snapshot(&self, session: &Session, realms: &BTreeSet<Ino>) {
-        if realms.is_empty() {
+    /// The snapshots of realms have changed: what was changed and written before belongs to the old ones.
+    pub(super) fn new_snapshots(&self, changed: &[loligo_fs_core::realm::Changed]) {
+        if changed.is_empty() {
             return;
         }
         for inode in self.inodes.all() {
-            let concerns = {
-                let known = inode.known();
-                realms.contains(&known.realm) && known.caps.of(session.rank).is_some()
-            };
-            if concerns {
-                self.send_due(&inode, true);
+            let realm = inode.known().realm;
+            if changed.iter().any(|changed| changed.realm == realm) {
+                self.event(&inode, |known, _| known.moved_to = Some(realm));
             }
         }
     }
 
-    /// Waits until the servers have made all changes to an inode durable.
+    /// Inodes move into a realm that is new.
+    pub(super) fn split(&self, realm: Ino, inos: &[Ino]) {
+        for ino in inos {
+            let Some(inode) = self.inodes.get(InodeId::head(*ino)) else { continue };
+            let from = inode.known().realm;
+            if from != realm && self.realms.takes(from, realm) {
+                self.event(&inode, |known, _| known.moved_to = Some(realm));
+            }
+        }
+    }
+
+    /// Sends what was changed in an inode, and waits until the servers have made it durable: what was changed
+    /// before the call.
     ///
     /// # Errors
-    /// What the server could not be told of is lost.
-    pub(crate) async fn settled(&self, inode: &Arc<Inode>) -> Result<(), Error> {
+    /// The mount has ended. What is lost is noted with the inode.
+    pub(crate) async fn settle(&self, inode: &Arc<Inode>) -> Result<(), Error> {
+        self.flush(inode);
+        let (target, auth, mut waits) = {
+            let known = inode.known();
+            let waits = known.unconfirmed > 0 || !known.caps.unacknowledged().is_empty();
+            (known.changes, known.caps.auth(), waits)
+        };
+        let (mut covering, mut patience, mut word) = (None, LOG_WISHES.0, None);
         loop {
             let changed = inode.changed.notified();
             tokio::pin!(changed);
             changed.as_mut().enable();
-            let failed = {
-                let mut known = inode.known();
-                let is_settled = known.unconfirmed == 0 && known.caps.unacknowledged().is_empty();
-                is_settled.then(|| known.failed.take())
+            let is_settled = {
+                let known = inode.known();
+                if covering.is_none() && known.covered.0 >= target {
+                    covering = Some(known.covered.1);
+                }
+                let oldest = known.caps.oldest_flush();
+                let is_covered = covering.is_some_and(|tid| oldest.is_none_or(|oldest| oldest > tid));
+                known.unconfirmed == 0
+                    && known.snaps.is_empty()
+                    && (is_covered || known.caps.unacknowledged().is_empty())
             };
-            match failed {
-                Some(None) => return Ok(()),
-                Some(Some(errno)) => return Err(errno.into()),
-                None if self.has_ended() => return Err(Error::Unmounted),
-                None => changed.await,
+            if is_settled {
+                return self.may_go_on();
+            }
+            if self.has_ended() {
+                return Err(Error::Unmounted);
+            }
+            if std::mem::take(&mut waits) {
+                self.ask_for_logs();
+            }
+            // A wish that comes before a server has written what is waited for into its log changes nothing.
+            if timeout(patience, changed).await.is_err() {
+                waits = true;
+                patience = LOG_WISHES.1.min(patience * 2);
+                word = word.or_else(|| auth.map(|rank| self.waits_for_server(rank)));
+            }
+        }
+    }
+
+    /// Asks the servers to make their logs durable: by themselves they do so every few seconds.
+    pub(crate) fn ask_for_logs(&self) {
+        for session in self.all_sessions() {
+            if session.phase() == Phase::Open {
+                session.send(Msg::new(&ClientSession::new(SessionOp::RequestFlushMdLog, 0)));
             }
         }
     }
@@ -333,7 +268,7 @@ fn merge(known: &mut Known, caps: &ClientCaps, issued: Caps, is_auth: bool) {
     if granted.intersects(Caps::ANY_FILE) {
         let file = &caps.file;
         (attrs.layout, attrs.pool_ns) = (file.layout, caps.pool_ns.clone());
-        attrs.merge_size(file.size, (file.truncate_seq, file.truncate_size));
+        known.cut = attrs.merge_size(file.size, (file.truncate_seq, file.truncate_size)).or(known.cut);
         attrs.merge_times(issued, (file.ctime, file.mtime, file.atime), file.time_warp_seq);
         attrs.change_attr = attrs.change_attr.max(caps.change_attr);
     }
@@ -343,9 +278,6 @@ fn merge(known: &mut Known, caps: &ClientCaps, issued: Caps, is_auth: bool) {
         (attrs.files, attrs.subdirs) = (nfiles, nsubdirs);
     }
     if is_auth && caps.file.max_size != attrs.max_size {
-        attrs.max_size = caps.file.max_size;
-        if attrs.max_size >= known.asked_max {
-            known.asked_max = 0;
-        }
+        known.permit_size(caps.file.max_size);
     }
 }

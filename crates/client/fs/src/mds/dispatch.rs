@@ -16,6 +16,7 @@ use loligo_wire::{Decode as _, DecodeError};
 use crate::core::Core;
 use crate::inode::InodeId;
 use crate::session::{Ended, Phase, Session};
+use crate::sink::Invalidation;
 
 impl Peers for Core {
     fn dispatch(&self, conn: &Arc<Connection>, msgs: &mut Vec<Msg>) {
@@ -61,7 +62,7 @@ impl Peers for Core {
                 // It has restarted, or has evicted this client: the next map tells, or none.
                 Phase::Open | Phase::Reconnecting => {
                     let now = self.now_ms();
-                    session.trust.end_generation();
+                    session.trust.suspend();
                     session.state().forgotten_ms.get_or_insert(now);
                 }
                 Phase::Ended(_) => {}
@@ -92,7 +93,7 @@ impl Core {
             }
             ClientSnap::KIND => {
                 session.pushed();
-                self.take_snap(session, &opened(msg)?).map_err(|source| (ClientSnap::NAME, source))?;
+                self.take_snap(&opened(msg)?).map_err(|source| (ClientSnap::NAME, source))?;
             }
             ClientLease::KIND => {
                 session.pushed();
@@ -118,6 +119,7 @@ impl Core {
             }
             SessionOp::Stale => {
                 session.trust.end_generation();
+                self.invalidate(Invalidation::Everything);
                 session.renew(self.now_ms());
             }
             SessionOp::RecallState => self.trim(session, msg.max_caps as usize),
@@ -128,11 +130,14 @@ impl Core {
             SessionOp::ForceReadOnly => {
                 session.state().is_read_only = true;
                 // Writes that wait for room or a capability fail.
-                self.inodes.all().iter().for_each(|inode| inode.changed.notify_waiters());
+                self.wake_all();
             }
             SessionOp::Reject => {
                 let why =
                     msg.error_string().map_or_else(|| "no reason given".to_owned(), ToString::to_string);
+                if is_of_blocklist(msg, &why) {
+                    self.shut_out();
+                }
                 self.session_ended(session, Ended::Rejected(why));
             }
             // A server sends no other.
@@ -140,24 +145,24 @@ impl Core {
         }
     }
 
-    fn take_snap(&self, session: &Session, msg: &ClientSnap) -> Result<(), DecodeError> {
+    fn take_snap(&self, msg: &ClientSnap) -> Result<(), DecodeError> {
         let trace = SnapTrace::from_blob(&msg.trace, false)?;
+        let mut changed = self.realms.take(&trace.0);
         if msg.op == SnapOp::Split {
-            for ino in &msg.split_inos {
-                if let Some(inode) = self.inodes.get(InodeId::head(*ino)) {
-                    inode.known().realm = msg.split;
-                }
-            }
+            changed.extend(self.realms.split(msg.split, &msg.split_realms));
+            self.split(msg.split, &msg.split_inos);
         }
-        let changed = self.realms.take(&trace.0);
-        self.new_snapshot(session, &changed);
+        self.new_snapshots(&changed);
         Ok(())
     }
 
     fn take_lease(&self, session: &Session, msg: ClientLease) {
         let Some(dir) = self.inodes.get(InodeId::head(msg.ino)) else { return };
         if msg.action == LeaseAction::Revoke {
-            dir.known().entries.remove(&msg.name);
+            dir.known().forget_name(&msg.name);
+            if self.is_watched() {
+                self.invalidate(Invalidation::Name(dir.id.into(), msg.name.clone()));
+            }
             session.send(Msg::new(&ClientLease { action: LeaseAction::Release, ..msg }));
         }
     }
@@ -170,6 +175,12 @@ impl Core {
         (recursive.rbytes, recursive.rfiles, recursive.rsubdirs) = (msg.rbytes, msg.rfiles, msg.rsubdirs);
         recursive.rctime = msg.rctime;
     }
+}
+
+/// Returns `true` if a server refuses a session because the client is on the blocklist. Servers of old
+/// releases say so in words only.
+fn is_of_blocklist(msg: &ClientSession, why: &str) -> bool {
+    msg.flags & ClientSession::BLOCKLISTED != 0 || why.contains("blacklisted") || why.contains("blocklisted")
 }
 
 /// Decodes a message.

@@ -4,8 +4,12 @@ mod call;
 mod capabilities;
 mod choose;
 mod dispatch;
+mod event;
 mod life;
+mod names;
 mod reconnect;
 mod replies;
+mod uses;
 
 pub(crate) use self::call::missing;
+pub(crate) use self::uses::Use;

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use loligo_rados::Errno;
 use loligo_wire::message::Msg;
 use loligo_wire::message::mds::{
-    ClientReply, CreateExtra, FilePath, LeaseStat, ReaddirExtra, RequestForward, RequestOp, SnapTrace,
+    ClientReply, CreateExtra, FileLockRecord, FilePath, LeaseStat, ReaddirExtra, RequestForward, RequestOp,
+    SnapTrace, VxattrExtra,
 };
-use loligo_wire::{Caps, Decode as _, DecodeError, Ino, Tid};
+use loligo_wire::{Caps, Decode as _, DecodeError, Tid};
 
 use crate::core::Core;
 use crate::inode::{Entry, Inode, Lease};
@@ -29,19 +30,20 @@ impl Core {
         let reply: ClientReply = msg.open()?;
         let tid = msg.header.tid;
         let Some(asked) = asked(session, tid) else { return Ok(()) };
-        let changed = self.realms.take(&SnapTrace::from_blob(&reply.snap, false)?.0);
-        self.new_snapshot(session, &changed);
+        self.new_snapshots(&self.realms.take(&SnapTrace::from_blob(&reply.snap, false)?.0));
         let done = if asked.is_first { Some(self.read_reply(session, &asked, &reply)?) } else { None };
         let made = match &done {
-            Some(Done { extra: Extra::Created, target: Some(target) }) => Some(target.id.ino),
-            Some(Done { target: Some(target), .. }) if makes(&asked.request.op) => Some(target.id.ino),
+            Some(Done { extra: Extra::Created, target: Some(target) }) => Some(Arc::clone(target)),
+            Some(Done { target: Some(target), .. }) if makes(&asked.request.op) => Some(Arc::clone(target)),
             _ => None,
         };
-        let Some((request, caller)) = settled(session, (tid, &reply), made) else { return Ok(()) };
+        let Some(Settled { request, caller, changed }) = settled(session, (tid, &reply), made) else {
+            return Ok(());
+        };
         let Some(done) = done else {
             // The second reply says that the change is durable.
             if reply.safe {
-                Self::count_unconfirmed(&request, true);
+                Self::count_unconfirmed(changed.iter(), true);
             }
             return Ok(());
         };
@@ -51,20 +53,28 @@ impl Core {
         };
         let opened = match &event {
             Event::Done(Done { target: Some(target), .. }) => {
-                request.opens.map(|opens| (Arc::clone(target), opens))
+                request.opens.map(|mode| (Arc::clone(target), mode))
             }
             _ => None,
         };
-        if let Some((target, (to_read, to_write))) = &opened {
+        if let Some((target, mode)) = &opened {
             // Before the caller hears of it, so that nothing is given back in between.
-            target.known().caps.opened(*to_read, *to_write);
+            self.opened(target, *mode);
+        }
+        if let (Event::Done(_), Some(removed)) = (&event, request.removes)
+            && let Some(removed) = self.inodes.get(removed)
+        {
+            let now = self.now_ms();
+            let mut known = removed.known();
+            let has_more = known.attrs.nlink > 1 && known.is_vouched_for(Caps::LINK_SHARED, now);
+            known.is_removed = !has_more;
         }
         if !reply.safe {
-            Self::count_unconfirmed(&request, false);
+            Self::count_unconfirmed(changed.iter(), false);
         }
         let was_heard = caller.is_some_and(|caller| caller.send(event).is_ok());
-        if let Some((target, (to_read, to_write))) = opened.filter(|_| !was_heard) {
-            self.closed(&target, to_read, to_write);
+        if let Some((target, mode)) = opened.filter(|_| !was_heard) {
+            self.closed(&target, mode);
         }
         Ok(())
     }
@@ -79,6 +89,7 @@ impl Core {
         let trace = &reply.trace;
         let dir = trace.dentry.as_ref().map(|dentry| {
             let dir = self.learn(session, &dentry.dir, || FilePath::new(dentry.dir.ino, Vec::new()));
+            dir.known().fragments.learn(&dentry.dirstat);
             (dir, dentry)
         });
         let target = trace.target.as_ref().map(|stat| {
@@ -87,8 +98,15 @@ impl Core {
                 _ => FilePath::new(stat.ino, Vec::new()),
             })
         });
-        if let Some((dir, dentry)) = dir {
-            self.link(session, (&dir, &dentry.name, &dentry.lease), target.as_ref(), asked.sent_ms);
+        match (&dir, &target) {
+            (Some((dir, dentry)), Some(target)) => {
+                self.link(session, (dir, &dentry.name, &dentry.lease), target, asked.sent_ms);
+            }
+            (Some((dir, dentry)), None) => unlink(session, request, reply, (dir, &dentry.name)),
+            _ => {}
+        }
+        if reply.result >= 0 {
+            self.names_changed(session, request, reply, target.as_ref());
         }
         let extra = match &request.op {
             _ if reply.result < 0 => Extra::None,
@@ -99,6 +117,8 @@ impl Core {
                 CreateExtra::from_extra(&reply.extra)?;
                 Extra::Created
             }
+            RequestOp::GetFileLock(_) => Extra::Lock(FileLockRecord::from_bytes(&reply.extra)?),
+            RequestOp::GetVxattr => Extra::Value(VxattrExtra::from_bytes(&reply.extra)?.0),
             _ => Extra::None,
         };
         Ok(Done { target, extra })
@@ -113,33 +133,34 @@ impl Core {
     ) -> Result<Listing, DecodeError> {
         let extra = ReaddirExtra::from_bytes(&reply.extra)?;
         let dir = &asked.request.about;
+        dir.known().fragments.learn(&extra.dirstat);
+        let mark = match dir.id.is_head() {
+            true => dir.known().begin_listing(session.rank, self.now_ms()),
+            false => None,
+        };
         let mut entries = Vec::with_capacity(extra.entries.len());
         for entry in &extra.entries {
             let inode = self.learn(session, &entry.stat, || match dir.id.is_head() {
                 true => FilePath::new(entry.stat.ino, Vec::new()),
                 false => dir.address_of(&entry.name),
             });
-            self.link(session, (dir, &entry.name, &entry.lease), Some(&inode), asked.sent_ms);
+            self.link(session, (dir, &entry.name, &entry.lease), &inode, asked.sent_ms);
             entries.push((entry.name.clone(), inode));
         }
-        Ok(Listing { frag: extra.dirstat.frag, is_end: extra.is_end(), entries })
+        let is_by_hash = extra.flags & ReaddirExtra::HASH_ORDER != 0;
+        Ok(Listing { frag: extra.dirstat.frag, is_by_hash, is_end: extra.is_end(), entries, mark })
     }
 
-    /// Remembers what a name in a directory means, as long as the server lets this client rely on it, or
-    /// that it means nothing any more.
+    /// Remembers what a name in a directory means, as long as the server lets this client rely on it.
     fn link(
         &self,
         session: &Session,
         (dir, name, lease): (&Arc<Inode>, &[u8], &LeaseStat),
-        target: Option<&Arc<Inode>>,
+        target: &Arc<Inode>,
         sent_ms: u64,
     ) {
         let now = self.now_ms();
         let mut known = dir.known();
-        let Some(target) = target else {
-            known.entries.remove(name);
-            return;
-        };
         let is_leased = lease.mask & LeaseStat::VALID != 0 && lease.duration_ms > 0;
         let lease = Lease {
             until_ms: sent_ms + u64::from(lease.duration_ms),
@@ -148,13 +169,49 @@ impl Core {
         };
         let entry = Entry { id: target.id, lease: is_leased.then_some(lease) };
         if is_leased || known.issued(now).contains(Caps::FILE_SHARED) {
-            known.entries.insert(name.to_vec(), entry);
+            known.remember_name(name, entry);
         } else {
-            known.entries.remove(name);
+            known.forget_name(name);
         }
         drop(known);
         if target.id.is_head() {
             target.known().found_in = Some((dir.id, name.to_vec()));
+        }
+    }
+
+    /// Takes over what a request has done to names of which its reply does not tell.
+    fn names_changed(
+        &self,
+        session: &Session,
+        request: &Request,
+        reply: &ClientReply,
+        target: Option<&Arc<Inode>>,
+    ) {
+        let Some((dir, name)) = request.entry.as_ref().filter(|_| request.op.is_write()) else { return };
+        if reply.trace.dentry.is_none() {
+            dir.known().forget_name(name);
+        }
+        let has_moved = |(from, old_name): &&(Arc<Inode>, Vec<u8>)| (from.id, old_name) != (dir.id, name);
+        if let Some((from, old_name)) = request.renames.as_ref().filter(has_moved) {
+            let mut known = from.known();
+            match &reply.trace.target {
+                // A file with two names keeps both, if it is renamed from one to the other.
+                Some(stat) if stat.nlink == 1 => known.name_is_gone(old_name, session.rank),
+                _ => known.forget_name(old_name),
+            }
+        }
+        self.changes_names(dir);
+        if let (RequestOp::MkDir { .. }, Some(new)) = (&request.op, target) {
+            // It is made to have something in it.
+            self.changes_names(new);
+        }
+    }
+
+    /// This client has changed names of a directory, and may do so again.
+    fn changes_names(&self, dir: &Arc<Inode>) {
+        let is_known = !dir.id.is_head() || dir.known().caps.changes_names();
+        if !is_known {
+            self.event(dir, |known, clock| known.with_caps(clock, |caps, view| caps.change_names(view)));
         }
     }
 
@@ -164,6 +221,17 @@ impl Core {
         if let Some(mut flight) = flight {
             flight.tell(Event::Forward(forward.dest, forward.num_fwd));
         }
+    }
+}
+
+/// Takes over that a name means nothing, if that is what the reply says.
+fn unlink(session: &Session, request: &Request, reply: &ClientReply, (dir, name): (&Arc<Inode>, &[u8])) {
+    let removes = matches!(request.op, RequestOp::Unlink | RequestOp::RmDir) && reply.result >= 0;
+    let is_gone = removes || Errno::from_result(reply.result) == Some(Errno::ENOENT);
+    let mut known = dir.known();
+    match is_gone {
+        true => known.name_is_gone(name, session.rank),
+        false => known.forget_name(name),
     }
 }
 
@@ -182,20 +250,29 @@ fn asked(session: &Session, tid: Tid) -> Option<Asked> {
     state.unconfirmed.get(&tid).map(|flight| of(flight, false))
 }
 
-/// Moves a request on after a reply: to those that are not durable, or out. Returns it with its caller.
+/// A request after a reply.
+struct Settled {
+    request: Arc<Request>,
+    caller: Option<Caller>,
+    /// What waits for its durability.
+    changed: Vec<Arc<Inode>>,
+}
+
+/// Moves a request on after a reply: to those that are not durable, or out.
 fn settled(
     session: &Session,
     (tid, reply): (Tid, &ClientReply),
-    made: Option<Ino>,
-) -> Option<(Arc<Request>, Option<Caller>)> {
+    made: Option<Arc<Inode>>,
+) -> Option<Settled> {
     let mut state = session.state();
     let mut flight = state.pending.remove(&tid).or_else(|| state.unconfirmed.remove(&tid))?;
-    flight.created = flight.created.or(made);
+    flight.made = flight.made.take().or(made);
+    let changed = flight.changes().map(Arc::clone).collect();
     let (request, caller) = (Arc::clone(&flight.request), flight.take_caller());
     if !reply.safe {
         state.unconfirmed.insert(tid, flight);
     }
-    Some((request, caller))
+    Some(Settled { request, caller, changed })
 }
 
 /// Returns `true` if a request makes an inode.

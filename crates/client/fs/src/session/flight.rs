@@ -3,12 +3,15 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use loligo_wire::message::mds::{FilePath, Frag, RequestOp};
-use loligo_wire::{Ino, Rank};
+use loligo_fs_core::caps::OpenMode;
+use loligo_fs_core::dir::Mark;
+use loligo_wire::Rank;
+use loligo_wire::message::mds::{FileLockRecord, FilePath, Frag, RequestOp};
 use tokio::sync::oneshot;
 
+use crate::caller;
 use crate::error::Error;
-use crate::inode::Inode;
+use crate::inode::{Inode, InodeId};
 
 /// A request as its caller makes it.
 #[derive(Debug)]
@@ -23,8 +26,14 @@ pub(crate) struct Request {
     pub(crate) entry: Option<(Arc<Inode>, Vec<u8>)>,
     /// Another inode that the request changes.
     pub(crate) also: Option<Arc<Inode>>,
-    /// Whether the request opens a file to read and to write.
-    pub(crate) opens: Option<(bool, bool)>,
+    /// The directory and the name in it that what is renamed has had.
+    pub(crate) renames: Option<(Arc<Inode>, Vec<u8>)>,
+    /// How the request opens a file, if it does.
+    pub(crate) opens: Option<OpenMode>,
+    /// What the name meant that the request removes or replaces, as far as is known.
+    pub(crate) removes: Option<InodeId>,
+    /// As whom the server is asked; the mount's own user if nobody is named.
+    pub(crate) caller: Option<Arc<caller::Caller>>,
 }
 
 impl Request {
@@ -38,14 +47,23 @@ impl Request {
             about: Arc::clone(inode),
             entry: None,
             also: None,
+            renames: None,
             opens: None,
+            removes: None,
+            caller: None,
         }
     }
 
     /// Creates a request about a name in a directory.
     pub(crate) fn in_dir(dir: &Arc<Inode>, name: &[u8], op: RequestOp) -> Self {
         let entry = Some((Arc::clone(dir), name.to_vec()));
-        Self { path: dir.address_of(name), entry, ..Self::about(dir, op) }
+        let removes = match op {
+            RequestOp::Unlink | RequestOp::RmDir | RequestOp::Rename => {
+                dir.known().names.get(name).map(|entry| entry.id)
+            }
+            _ => None,
+        };
+        Self { path: dir.address_of(name), entry, removes, ..Self::about(dir, op) }
     }
 
     /// The inodes whose state the request changes: what waits for their durability waits for it.
@@ -72,6 +90,10 @@ pub(crate) enum Extra {
     Listing(Listing),
     /// The file was made, and was not there before.
     Created,
+    /// A lock that keeps another one from being taken.
+    Lock(FileLockRecord),
+    /// The value of a virtual attribute.
+    Value(Bytes),
 }
 
 /// What ends a request's stay with one server.
@@ -95,17 +117,22 @@ pub(crate) struct Flight {
     /// When it was sent, by the client's clock: leases count from then.
     pub(crate) sent_ms: u64,
     /// The inode that it made, according to a reply that is not durable.
-    pub(crate) created: Option<Ino>,
+    pub(crate) made: Option<Arc<Inode>>,
     pub(crate) caller: Option<Caller>,
 }
 
-/// Who waits for a reply.
+/// The task that waits for a reply.
 pub(crate) type Caller = oneshot::Sender<Event>;
 
 impl Flight {
     /// Tells the caller, unless it was told, or waits no longer. Returns `false` if nobody heard it.
     pub(crate) fn tell(&mut self, event: Event) -> bool {
         self.caller.take().is_some_and(|caller| caller.send(event).is_ok())
+    }
+
+    /// The inodes that wait for the request's durability: those that it changes, and the one that it made.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = &Arc<Inode>> {
+        self.request.changes().chain(&self.made)
     }
 
     /// Takes the caller out, to tell it.
@@ -124,8 +151,12 @@ impl Flight {
 pub(crate) struct Listing {
     /// The fragment that the server listed.
     pub(crate) frag: Frag,
+    /// The entries are in the order of their names' hashes.
+    pub(crate) is_by_hash: bool,
     /// The fragment has no more entries.
     pub(crate) is_end: bool,
     /// The names, in the directory's order, and what they name.
     pub(crate) entries: Vec<(Vec<u8>, Arc<Inode>)>,
+    /// What was known when they came, if the server vouches for what it lists.
+    pub(crate) mark: Option<Mark>,
 }

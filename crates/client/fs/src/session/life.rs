@@ -8,20 +8,21 @@ use loligo_lockstat::{Class, Mutex, MutexGuard};
 use loligo_msgr::Connection;
 use loligo_wire::message::Msg;
 use loligo_wire::message::mds::{
-    CapRelease, ClientCapRelease, ClientSession, FeatureBits, SessionOp, feature,
+    CapRelease, ClientCapRelease, ClientSession, FeatureBits, RequestOp, SessionOp, feature,
 };
 use loligo_wire::{EntityAddr, GlobalId, Name, Rank, Tid, UTime};
 use tokio::sync::Notify;
 
 use super::flight::Flight;
 use crate::inode::Trust;
+use crate::life::METRICS;
 
 /// Held to number a message and to find a request; never while sending.
 static SESSION: Class = Class::new("fs.session");
 /// Held to take messages out of the queue, by whoever sends them.
 static OUT: Class = Class::new("fs.session_out");
 
-/// Messages that wait to be sent at most. Requests are bounded by their callers, who wait for replies,
+/// Messages that wait to be sent at most. Requests are bounded by their callers, which wait for replies,
 /// and messages about capabilities by the inodes; a session with more is broken.
 const OUT_MAX: usize = 1 << 20;
 /// Messages that one thread sends at a time, before another thread's turn.
@@ -30,7 +31,7 @@ const RUN_MAX: usize = 256;
 const RELEASES_MAX: usize = 1024;
 
 /// What this client can do, as it tells the servers.
-pub(crate) const FEATURES: [u32; 11] = [
+pub(crate) const FEATURES: [u32; 12] = [
     feature::JEWEL,
     feature::KRAKEN,
     feature::LUMINOUS,
@@ -39,6 +40,7 @@ pub(crate) const FEATURES: [u32; 11] = [
     feature::LAZY_CAP_WANTED,
     feature::MULTI_RECONNECT,
     feature::DELEG_INO,
+    feature::METRIC_COLLECT,
     feature::NOTIFY_SESSION_STATE,
     feature::WIDE_RETRY_FWD,
     feature::HAS_OWNER_UIDGID,
@@ -89,6 +91,8 @@ pub(crate) struct Session {
 pub(crate) struct State {
     pub(crate) phase: Phase,
     pub(crate) features: FeatureBits,
+    /// The metrics that the server wants.
+    pub(crate) metrics: FeatureBits,
     /// The server's messages about capabilities, leases, snapshots and quotas so far.
     pub(crate) pushes: u64,
     renewals: u64,
@@ -111,6 +115,7 @@ impl Session {
         let state = State {
             phase,
             features: FeatureBits::default(),
+            metrics: FeatureBits::default(),
             pushes: 0,
             renewals: 0,
             asked_ms: None,
@@ -135,6 +140,9 @@ impl Session {
     /// Gives the session its connection, once.
     pub(crate) fn set_conn(&self, conn: &Arc<Connection>) {
         let _ = self.conn.set(Arc::clone(conn));
+        if self.ended().is_some() {
+            conn.mark_down();
+        }
         self.run();
     }
 
@@ -177,7 +185,7 @@ impl Session {
         self.state().phase.clone()
     }
 
-    /// Changes the phase and wakes who waits for that.
+    /// Changes the phase and wakes the tasks that wait for it.
     pub(crate) fn set_phase(&self, phase: Phase) {
         self.state().phase = phase;
         self.changed.notify_waiters();
@@ -185,6 +193,10 @@ impl Session {
 
     /// Ends the session, unless it has ended. Returns `true` if this call ended it.
     pub(crate) fn end(&self, why: Ended) -> bool {
+        // Before anybody can see the end: the next session with the server must not get this connection.
+        if let Some(conn) = self.conn.get() {
+            conn.mark_down();
+        }
         let is_first = {
             let mut state = self.state();
             let is_first = !matches!(state.phase, Phase::Ended(_));
@@ -213,6 +225,7 @@ impl Session {
         let body = ClientSession {
             metadata,
             features: FeatureBits::of(&FEATURES),
+            metric_spec: FeatureBits::of(&METRICS),
             stamp: UTime::now(),
             oldest_client_tid: None,
             ..ClientSession::new(SessionOp::RequestOpen, 0)
@@ -294,9 +307,11 @@ impl Session {
 }
 
 impl State {
-    /// Returns the number of the oldest request that the server must remember.
+    /// Returns the number of the oldest request that the server must remember: one for a lock may wait for
+    /// ever.
     pub(crate) fn oldest(&self) -> Option<Tid> {
-        let pending = self.pending.keys().next();
+        let counts = |flight: &Flight| !matches!(flight.request.op, RequestOp::SetFileLock(_));
+        let pending = self.pending.iter().find(|(_, flight)| counts(flight)).map(|(tid, _)| tid);
         let unconfirmed = self.unconfirmed.keys().next();
         pending.into_iter().chain(unconfirmed).min().copied()
     }
@@ -316,18 +331,19 @@ mod tests {
         session.renew(1000);
         session.renew(2000);
         assert!(!session.renewed(1, 60_000));
-        assert!(!session.trust.holds(0, 1));
+        assert!(!session.trust.holds_now(1));
         assert!(session.renewed(2, 60_000));
-        assert!(session.trust.holds(0, 61_999) && !session.trust.holds(0, 62_000));
+        assert!(session.trust.holds_now(61_999) && !session.trust.holds_now(62_000));
     }
 
     #[test]
     fn a_session_ends_once() {
         let session = session();
+        let granted = session.trust.generation();
         assert!(session.end(Ended::Lost));
         assert!(!session.end(Ended::Closed));
         assert_eq!(session.ended(), Some(Ended::Lost));
-        assert_eq!(session.trust.generation(), 1, "nothing that it granted is relied on");
+        assert_ne!(session.trust.generation(), granted, "nothing that it granted is relied on");
     }
 
     /// Goal: a close that crosses with a message of the server is asked for again, with the right count.

@@ -9,7 +9,7 @@ use loligo_wire::GlobalId;
 use tokio::runtime::Runtime;
 
 use super::{IoCtx, Rados};
-use crate::{Error, OsdId, PgId};
+use crate::{CommandReply, Error, OsdId, PgId};
 
 /// Each method is the blocking form of the method of the same name in [`crate::Rados`].
 impl Rados {
@@ -41,6 +41,41 @@ impl Rados {
         input: Bytes,
     ) -> Result<(Bytes, String), Error> {
         self.wait(self.inner.tell_mgr(name, command, input))
+    }
+
+    /// Sends the monitors a command and returns the full reply.
+    pub fn ask_monitors(&self, words: Vec<Bytes>, input: Bytes) -> Result<CommandReply, Error> {
+        self.wait(self.inner.ask_monitors(words, input))
+    }
+
+    /// Sends the monitor of the client's session a command for itself and returns the full reply.
+    pub fn ask_monitor_itself(&self, words: Vec<Bytes>, input: Bytes) -> Result<CommandReply, Error> {
+        self.wait(self.inner.ask_monitor_itself(words, input))
+    }
+
+    /// Sends the active manager a command for the cluster and returns the full reply.
+    pub fn ask_manager(&self, words: Vec<Bytes>, input: Bytes) -> Result<CommandReply, Error> {
+        self.wait(self.inner.ask_manager(words, input))
+    }
+
+    /// Sends a manager itself a command and returns the full reply.
+    pub fn ask_manager_itself(
+        &self,
+        name: Option<&str>,
+        words: Vec<Bytes>,
+        input: Bytes,
+    ) -> Result<CommandReply, Error> {
+        self.wait(self.inner.ask_manager_itself(name, words, input))
+    }
+
+    /// Sends an OSD a command and returns the full reply.
+    pub fn ask_osd(&self, osd: OsdId, words: Vec<Bytes>, input: Bytes) -> Result<CommandReply, Error> {
+        self.wait(self.inner.ask_osd(osd, words, input))
+    }
+
+    /// Sends the primary of a placement group a command and returns the full reply.
+    pub fn ask_pg(&self, pg: PgId, words: Vec<Bytes>, input: Bytes) -> Result<CommandReply, Error> {
+        self.wait(self.inner.ask_pg(pg, words, input))
     }
 
     /// Registers this client as a daemon of a service.

@@ -150,7 +150,7 @@ impl ObjectList {
         self.found = response.entries.into();
         if self.cursor > self.end {
             // The OSD does not know the end of the listing.
-            let place = |object: &ListedObject| self.ioctx.place_of(object);
+            let place = |object: &ListedObject| self.ioctx.position_of(object);
             self.found.retain(|object| place(object).is_none_or(|place| place < self.end));
             self.cursor = self.end.clone();
         }
@@ -173,7 +173,7 @@ impl IoCtx {
     }
 
     /// Returns an object's position in the pool's order; `None` if the pool does not exist.
-    fn place_of(&self, object: &ListedObject) -> Option<ListCursor> {
+    pub fn position_of(&self, object: &ListedObject) -> Option<ListCursor> {
         let ListObject { nspace, oid, locator } = object.clone();
         let hash = self.rados.core().objecter.view().hash_of(self.pool(), &nspace, &locator, &oid)?;
         let (pool, snap) = (self.pool().0, SnapId::HEAD);

@@ -130,6 +130,14 @@ impl WriteOp {
         self.op(OsdOp::copy_from(oid.as_ref(), &source.locator, from))
     }
 
+    /// Replaces the object with a copy of another object of the pool, and gives it the truncation of the
+    /// file that it is part of: sequence number and size, as CephFS's clients name them with each operation.
+    /// `source` selects the namespace and the snapshot of the source.
+    pub fn copy_from_truncated(self, source: &IoCtx, oid: impl AsRef<[u8]>, truncation: (u32, u64)) -> Self {
+        let from = CopyFrom { snapid: source.snapid, ..CopyFrom::default() };
+        self.op(OsdOp::copy_from2(oid.as_ref(), &source.locator, from, truncation))
+    }
+
     /// Restores the object's state at a snapshot; removes the object if it did not exist then.
     pub fn rollback(self, snap: SnapId) -> Self {
         self.op(OsdOp::rollback(snap))

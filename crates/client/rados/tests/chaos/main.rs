@@ -6,11 +6,13 @@
 //! under the condition that the count is unchanged. One client connects directly. Another one is behind
 //! proxies, which reset connections at any byte, stall and delay. Meanwhile primary affinity, upmaps and
 //! the number of placement groups change, OSDs and monitors are killed, marked out and down, and come
-//! back, one pool is renamed, one is removed, and the network is cut.
+//! back, one pool is renamed, one is removed, the daemons close their own sockets at random, and the network
+//! is cut.
 //!
 //! LOLIGO_STOCK3_DIR names the directory of a cluster with three OSDs that keep acknowledged data (not
 //! memstore) and several monitors. Its daemons are killed. The test repeats for LOLIGO_CHAOS_SECONDS
-//! (default: once). LOLIGO_CHAOS_SEED is the seed of the connection resets.
+//! (default: once). LOLIGO_CHAOS_SEED is the seed of the connection resets. With LOLIGO_CHAOS_QUICK a round
+//! has the daemons close sockets and kills each OSD, and no more: half a minute.
 
 #[path = "../daemons/mod.rs"]
 mod daemons;
@@ -29,16 +31,39 @@ use load::{CODED, Load, PLAIN, all_copies_are_read, mourn, read_anywhere};
 /// Maximum life of a connection through a proxy, in bytes.
 const LIFE_MAX: u64 = 2 << 20;
 
+/// The same in a quick round: writers make progress in a few hundred kilobytes.
+const QUICK_LIFE_MAX: u64 = 512 << 10;
+
+/// One in so many reads and writes of a socket by an OSD fails, while they fail.
+const SOCKET_FAILS: u32 = 500;
+
+/// So many of them fail before the test goes on.
+const SOCKETS_FAILED: usize = 30;
+
+/// What a daemon writes into its log when it has closed a socket itself.
+const SOCKET_FAILED: &str = "injecting socket failure";
+
+/// The timeout of waits for what must happen.
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// The resets by proxies that a round has at least.
+const RESETS_MIN: u64 = 4;
+
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]
 async fn operations_happen_once_and_in_order_in_chaos() {
     let number = |name: &str| std::env::var(name).ok().map(|n| n.parse().expect("a number"));
     let end = Instant::now() + Duration::from_secs(number("LOLIGO_CHAOS_SECONDS").unwrap_or(0));
     let first = number("LOLIGO_CHAOS_SEED").unwrap_or_else(|| u64::from(std::process::id()));
+    let is_quick = std::env::var_os("LOLIGO_CHAOS_QUICK").is_some();
     let daemons = Daemons::of("LOLIGO_STOCK3_DIR");
     for seed in first.. {
         println!("LOLIGO_CHAOS_SEED={seed}");
-        Chaos::new(&daemons, seed).await.run().await;
+        if is_quick {
+            Chaos::new(&daemons, seed, QUICK_LIFE_MAX).await.run_quickly().await;
+        } else {
+            Chaos::new(&daemons, seed, LIFE_MAX).await.run().await;
+        }
         if Instant::now() >= end {
             break;
         }
@@ -56,8 +81,8 @@ struct Chaos<'d> {
 }
 
 impl<'d> Chaos<'d> {
-    async fn new(daemons: &'d Daemons, seed: u64) -> Self {
-        let proxies = Arc::new(FaultProxies::new(seed, LIFE_MAX, u64::MAX));
+    async fn new(daemons: &'d Daemons, seed: u64, life_max: u64) -> Self {
+        let proxies = Arc::new(FaultProxies::new(seed, life_max, u64::MAX));
         let through = Arc::clone(&proxies);
         let builder = || Builder::new().conf_file(&daemons.conf());
         let near = builder().connect().await.expect("connects");
@@ -67,11 +92,7 @@ impl<'d> Chaos<'d> {
 
     async fn run(self) {
         let [two, three, coded, doomed] = self.make_pools(self.near.instance_id().0);
-        for (pool, kind) in [(&two, PLAIN), (&three, PLAIN), (&coded, CODED)] {
-            for (who, client) in [("near", &self.near), ("far", &self.far)] {
-                self.load.start(who, &client.ioctx(pool).await.expect("opened"), kind);
-            }
-        }
+        self.start_writers([&two, &three, &coded]).await;
         all_copies_are_read(&self.near, &self.near.ioctx(&three).await.expect("opened")).await;
         let stop = Arc::new(AtomicBool::new(false));
         let mut readers = Vec::new();
@@ -85,6 +106,7 @@ impl<'d> Chaos<'d> {
         self.move_primaries(&two, &coded).await;
         self.take_osds_out(&two, &doomed).await;
         self.restart_daemons().await;
+        self.have_sockets_fail().await;
         self.break_network().await;
         self.kill_daemons().await;
 
@@ -92,20 +114,81 @@ impl<'d> Chaos<'d> {
         for reader in readers {
             assert!(reader.await.expect("no panic") > 20, "it got on");
         }
+        self.finish([format!("{two}-renamed"), three, coded]).await;
+        mourner.await.expect("no panic");
+    }
+
+    /// A round of half a minute.
+    async fn run_quickly(self) {
+        let [two, three, coded, doomed] = self.make_pools(self.near.instance_id().0);
+        self.start_writers([&two, &three, &coded]).await;
+        self.load.progress("from the start").await;
+        self.have_sockets_fail().await;
+        for osd in self.daemons.of_kind("osd") {
+            // It comes back at once: no placement group has to wait for copies before the next one is killed.
+            self.daemons.kill(&osd).await;
+            self.daemons.start(&osd);
+            self.load.progress(&format!("after {osd} was killed and came back")).await;
+        }
+        self.until("connections are reset", || self.proxies.sum(FaultProxy::faults) >= RESETS_MIN).await;
+        self.finish([two, three, coded, doomed]).await;
+    }
+
+    /// Starts writers of both clients on pools of two and three copies and on an erasure-coded one.
+    async fn start_writers(&self, [two, three, coded]: [&str; 3]) {
+        for (pool, kind) in [(two, PLAIN), (three, PLAIN), (coded, CODED)] {
+            for (who, client) in [("near", &self.near), ("far", &self.far)] {
+                self.load.start(who, &client.ioctx(pool).await.expect("opened"), kind);
+            }
+        }
+    }
+
+    /// Ends the writers, compares what they have written, and deletes the pools.
+    async fn finish<const N: usize>(&self, pools: [String; N]) {
+        let resets = self.proxies.sum(FaultProxy::faults);
+        assert!(resets >= RESETS_MIN, "{resets} connections were reset");
         // Reading everything over breaking connections would take long.
         self.proxies.for_each(FaultProxy::calm_down);
         let ended = Instant::now();
         self.load.finish().await;
         println!("  all was read and compared in {} s", ended.elapsed().as_secs());
-        mourner.await.expect("no panic");
-        for pool in [format!("{two}-renamed"), three, coded] {
+        for pool in pools {
             self.ceph(&format!("osd pool delete {pool} {pool} --yes-i-really-really-mean-it"));
         }
         for client in [&self.near, &self.far] {
             assert_eq!(client.in_flight(), (0, 0));
         }
-        let resets = self.proxies.sum(FaultProxy::faults);
-        assert!(resets > 3, "{resets} connections were reset");
+    }
+
+    /// Has OSDs close their sockets at random, between them and to clients.
+    async fn have_sockets_fail(&self) {
+        let before = self.sockets_failed();
+        self.ceph(&format!("config set osd ms_inject_socket_failures {SOCKET_FAILS}"));
+        self.load.progress("while OSDs close their sockets").await;
+        self.until("sockets fail", || self.sockets_failed() >= before + SOCKETS_FAILED).await;
+        self.ceph("config rm osd ms_inject_socket_failures");
+        self.load.progress("after OSDs have closed their sockets").await;
+        println!("  OSDs closed {} sockets", self.sockets_failed() - before);
+    }
+
+    /// The number of sockets that OSDs have closed themselves, by their logs.
+    fn sockets_failed(&self) -> usize {
+        let osds = self.daemons.of_kind("osd");
+        osds.iter().map(|osd| self.daemons.log(osd).matches(SOCKET_FAILED).count()).sum()
+    }
+
+    /// Waits until a condition is met.
+    async fn until(&self, what: &str, met: impl Fn() -> bool) {
+        let wait = async {
+            while !met() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        assert!(
+            tokio::time::timeout(PATIENCE, wait).await.is_ok(),
+            "{what}: not in {} s",
+            PATIENCE.as_secs()
+        );
     }
 
     fn ceph(&self, words: &str) -> String {
@@ -233,7 +316,7 @@ impl<'d> Chaos<'d> {
             }
         };
         let began = Instant::now();
-        let in_time = tokio::time::timeout(Duration::from_secs(180), clean).await;
+        let in_time = tokio::time::timeout(PATIENCE, clean).await;
         assert!(in_time.is_ok(), "not clean: {}", self.ceph("pg stat"));
         println!("  clean after {} s", began.elapsed().as_secs());
     }

@@ -38,6 +38,12 @@ impl Daemons {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    /// Returns what a daemon has written into its log; nothing if it has none.
+    pub(crate) fn log(&self, daemon: &str) -> String {
+        let file = self.dir.join("log").join(format!("{daemon}.log"));
+        std::fs::read(file).map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).unwrap_or_default()
+    }
+
     /// Returns the names of the daemons of a kind: `osd.0`, `mon.a`.
     pub(crate) fn of_kind(&self, kind: &str) -> Vec<String> {
         let entries = std::fs::read_dir(&self.dir).expect("the cluster's directory");

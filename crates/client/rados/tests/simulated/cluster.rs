@@ -17,7 +17,7 @@ use loligo_msgr::{Config, Connection, Messenger};
 use loligo_wire::message::Msg;
 use loligo_wire::message::osd::{HObject, MOSDMap};
 use loligo_wire::{
-    EntityAddr, EntityAddrVec, EntityType, Epoch, OsdId, PgId, PoolId, SpgId, Tid, UTime, Uuid,
+    AddrKind, EntityAddr, EntityAddrVec, EntityType, Epoch, OsdId, PgId, PoolId, SpgId, Tid, UTime, Uuid,
 };
 use tokio::time::{Instant, sleep};
 
@@ -32,6 +32,8 @@ const MON_PORT: u16 = 3300;
 
 pub(crate) struct Cluster {
     pub(crate) network: SimulatedNetwork,
+    /// The version of the messenger that all daemons speak.
+    speaks: AddrKind,
     state: Mutex<State>,
 }
 
@@ -252,7 +254,8 @@ impl Cluster {
             trace: traced.then(Vec::new),
             began: Instant::now(),
         };
-        let cluster = Arc::new(Self { network, state: Mutex::new(state) });
+        let speaks = if (seed + 1).is_multiple_of(3) { AddrKind::Legacy } else { AddrKind::Msgr2 };
+        let cluster = Arc::new(Self { network, speaks, state: Mutex::new(state) });
         cluster.change(|map, inc| {
             inc.create_pool(map, POOL, PgPool::replicated(2, 8));
         });
@@ -308,9 +311,8 @@ impl Cluster {
         let network = self.network.host(osd_ip(osd));
         let config = Config { num: osd as i64, nonce, network, ..Config::new(EntityType::OSD) };
         let messenger = Messenger::new(config, Arc::new(Osd { osd, life, cluster: Arc::clone(self) }));
-        let sock =
-            messenger.bind(SocketAddr::new(osd_ip(osd), 0), OpenDoor::client("osd")).await.expect("a port");
-        let addr = EntityAddr::msgr2(sock).with_nonce(nonce);
+        let sock = self.bind(&messenger, SocketAddr::new(osd_ip(osd), 0)).await;
+        let addr = self.entity(sock).with_nonce(nonce);
         let is_up = {
             let mut state = self.lock();
             let known = state.map.epoch;
@@ -342,10 +344,10 @@ impl Cluster {
         let network = self.network.host(mon_ip(mon));
         let config = Config { num: mon as i64, nonce: 0, network, ..Config::new(EntityType::MON) };
         let messenger = Messenger::new(config, Arc::new(Mon { mon, cluster: Arc::clone(self) }));
-        messenger.bind(mon_addr(mon), OpenDoor::client("mon")).await.expect("the port is free");
+        self.bind(&messenger, mon_addr(mon)).await;
         let mut state = self.lock();
         let (known, life) = (state.map.epoch, state.mons[mon].life + 1);
-        let addr = EntityAddr::msgr2(mon_addr(mon));
+        let addr = self.entity(mon_addr(mon));
         state.mons[mon] = Daemon { messenger: Some(messenger), addr, life, known, hangs: false };
         state.say(|| format!("mon.{mon} starts"));
     }
@@ -373,8 +375,23 @@ impl Cluster {
     }
 
     /// Returns the monitors' addresses.
-    pub(crate) fn mon_host() -> String {
-        (0..MONS).map(|mon| format!("v2:{}", mon_addr(mon))).collect::<Vec<_>>().join(",")
+    pub(crate) fn mon_host(&self) -> String {
+        let version = if self.speaks == AddrKind::Legacy { "v1" } else { "v2" };
+        (0..MONS).map(|mon| format!("{version}:{}", mon_addr(mon))).collect::<Vec<_>>().join(",")
+    }
+
+    /// The address of a daemon, with the version that all speak.
+    pub(crate) fn entity(&self, sock: SocketAddr) -> EntityAddr {
+        EntityAddr { kind: self.speaks, nonce: 0, sock: Some(sock) }
+    }
+
+    async fn bind(&self, messenger: &Messenger, addr: SocketAddr) -> SocketAddr {
+        let door = OpenDoor::client("daemon");
+        let bound = match self.speaks {
+            AddrKind::Legacy => messenger.bind_v1(addr, door).await,
+            _ => messenger.bind(addr, door).await,
+        };
+        bound.expect("the port is free")
     }
 }
 

@@ -5,7 +5,8 @@
 //! of submission, a cancelled one at most once, a failed one never. Reads see all changes acknowledged
 //! before. Once the cluster has recovered, every operation gets a reply, and no resources remain. Method: an
 //! adversary (`adversary.rs`) causes failures of the monitors, the OSDs (`monitor.rs`, `osd.rs`) and the
-//! network, chosen by a seed, under a load that checks its own writes (`load.rs`).
+//! network, chosen by a seed, under a load that checks its own writes (`load.rs`). In one cluster of three
+//! all daemons speak version 1 of the messenger.
 //!
 //! `LOLIGO_CLIENT_SEEDS` is the number of seeds to run, `LOLIGO_CLIENT_SEED` the first one. A failing
 //! seed is run again with a trace, which is printed.
@@ -159,7 +160,7 @@ async fn run(seed: u64, cluster: &Arc<Cluster>) -> Result<Run, String> {
 }
 
 fn builder(cluster: &Cluster, plan: &Plan) -> Builder {
-    let mon_host = Cluster::mon_host();
+    let mon_host = cluster.mon_host();
     let text = format!("[global]\nmon host = {mon_host}\nauth client required = none\n");
     let mut conf = Conf::parse(&text, EntityName::client("admin"), Environment::default()).expect("a conf");
     conf.set("objecter_inflight_ops", &plan.ops_max.to_string());

@@ -8,7 +8,7 @@ use loligo_wire::message::mon::{
     MConfig, MMonGetVersion, MMonGetVersionReply, MMonMap, MMonSubscribe, MStatfs, MStatfsReply,
 };
 use loligo_wire::message::{Message as _, Msg};
-use loligo_wire::{Encode as _, EntityAddr, Epoch, UTime};
+use loligo_wire::{Encode as _, Epoch, UTime};
 
 use crate::cluster::{Cluster, FSID, MONS, State, addrs_of, mon_addr};
 
@@ -27,7 +27,8 @@ pub(crate) struct Subscriber {
 impl Dispatcher for Mon {
     fn accepted(&self, conn: &Arc<Connection>) {
         let mons = ["a", "b", "c"].into_iter().zip(0..MONS);
-        let mons = mons.map(|(name, mon)| (name.into(), addrs_of(EntityAddr::msgr2(mon_addr(mon)))));
+        let addrs = |mon| addrs_of(self.cluster.entity(mon_addr(mon)));
+        let mons = mons.map(|(name, mon)| (name.into(), addrs(mon)));
         let monmap = MonMap::new(FSID, UTime { sec: 1, nsec: 0 }, mons);
         let _ = conn.send(Msg::new(&MMonMap { monmap: monmap.to_bytes() }));
         let _ = conn.send(Msg::new(&MConfig::default()));

@@ -131,7 +131,7 @@ impl Image {
             None => return Err(Error::NoSnapshot(parent_name)),
         };
         let shape = self.like(new);
-        let is_second = view.op_features & op_feature::CLONE_CHILD != 0;
+        let is_second = new.is_second(view.op_features & op_feature::CLONE_CHILD != 0);
         let new = NewClone {
             order: Some(shape.order),
             features: Some(shape.features),

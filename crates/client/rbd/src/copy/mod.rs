@@ -11,6 +11,7 @@ use loligo_wire::Name;
 pub use self::deep::Ancestry;
 use crate::Error;
 use crate::call::tell;
+use crate::clone::CloneFormat;
 use crate::diff::{Change, Grain};
 use crate::image::{Image, Mode, metadata};
 use crate::pool::create::{CREATABLE, NewImage, create};
@@ -40,6 +41,8 @@ pub struct NewCopy {
     pub pool_unchecked: bool,
     /// Blocks of this many bytes that are all zeros are not written (`--sparse-size`).
     pub sparse_bytes: usize,
+    /// How the copy of a clone refers to the parent. [Auto](CloneFormat::Auto): as the source does.
+    pub clone_format: CloneFormat,
 }
 
 impl Default for NewCopy {
@@ -51,6 +54,18 @@ impl Default for NewCopy {
             data_pool: None,
             pool_unchecked: false,
             sparse_bytes: 4096,
+            clone_format: CloneFormat::Auto,
+        }
+    }
+}
+
+impl NewCopy {
+    /// Whether the copy of a clone refers to the parent in the second way, as the source does or not.
+    pub(crate) fn is_second(&self, is_source_s: bool) -> bool {
+        match self.clone_format {
+            CloneFormat::Auto => is_source_s,
+            CloneFormat::First => false,
+            CloneFormat::Second => true,
         }
     }
 }

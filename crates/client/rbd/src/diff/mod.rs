@@ -54,6 +54,17 @@ pub enum Grain {
     Objects,
 }
 
+/// What is compared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// The granularity.
+    pub grain: Grain,
+    /// The bytes of the image.
+    pub range: Range<u64>,
+    /// Whether data of a clone's parent counts as the clone's.
+    pub with_parent: bool,
+}
+
 impl Image {
     /// Returns the differences between a snapshot (`None`: an image of zeros) and the open image or
     /// snapshot, by offset. Adjacent equal ranges within an object set are merged.
@@ -79,27 +90,53 @@ impl Image {
         from: Option<&Name>,
         grain: Grain,
     ) -> Result<impl Stream<Item = Result<Change, Error>> + Send + Unpin + use<'_>, Error> {
+        let id_of = |view: &View| from.map(|name| Ok(view.snapshot(name)?.info.id)).transpose();
+        self.differences(id_of, Scope { grain, range: 0..u64::MAX, with_parent: true }).await
+    }
+
+    /// Like [`Image::diff`], for a part of the image: only its objects are looked at. A change may begin
+    /// before the part, and end behind it. The snapshot may also be one of a group, or in the trash.
+    ///
+    /// # Errors
+    /// As [`Image::diff`].
+    pub async fn diff_in(
+        &self,
+        from: Option<SnapId>,
+        scope: Scope,
+    ) -> Result<impl Stream<Item = Result<Change, Error>> + Send + Unpin + use<'_>, Error> {
+        let id_of = |view: &View| match from.filter(|id| view.snapshot_by_id(*id).is_none()) {
+            Some(id) => Err(Error::NoSnapshot(id.0.to_string().into())),
+            None => Ok(from),
+        };
+        self.differences(id_of, scope).await
+    }
+
+    /// The differences from the snapshot that is found in the header; `None` is an image of zeros.
+    async fn differences(
+        &self,
+        id_of: impl FnOnce(&View) -> Result<Option<SnapId>, Error>,
+        scope: Scope,
+    ) -> Result<Pin<Box<dyn Stream<Item = Result<Change, Error>> + Send + '_>>, Error> {
+        let Scope { grain, range, with_parent } = scope;
         let inner = &*self.inner;
         inner.write_back().await?;
         inner.refresh().await?;
         let view = inner.view.load_full();
         view.check_readable(inner.moving)?;
-        let from = match from {
-            Some(name) => Some(view.snapshot(name)?.info.id),
-            None => None,
-        };
+        let from = id_of(&view)?;
         let to = inner.snap.unwrap_or(SnapId::HEAD);
         if from.is_some_and(|from| from > to) {
             return Err(Error::LaterSnapshot);
         }
-        let span = Span { from, to, grain };
+        let span = Span { from, to, grain, with_parent };
         // The maps of an image that is being migrated do not have objects that are still to be copied.
         let maps = match inner.is_migrating() {
             true => Maps::default(),
             false => Maps::load(inner, &view, span).await?,
         };
         let (size, step) = (inner.size(), inner.fixed.layout.set_size());
-        let sets = (0..size.div_ceil(step)).filter(move |_| from != Some(to));
+        let sets = range.start / step..range.end.min(size).div_ceil(step);
+        let sets = sets.filter(move |_| from != Some(to));
         let changes = stream::iter(sets)
             .map(move |set| {
                 let (maps, offset) = (maps.clone(), set * step);
@@ -118,6 +155,8 @@ pub(crate) struct Span {
     pub(crate) from: Option<SnapId>,
     pub(crate) to: SnapId,
     pub(crate) grain: Grain,
+    /// Whether the parent's data counts.
+    pub(crate) with_parent: bool,
 }
 
 /// Parts of an object: the range, and whether it has data.
@@ -167,7 +206,7 @@ impl Inner {
 
     /// The differences of an object.
     async fn parts_of(&self, extent: ObjectExtent, span: Span, maps: &Maps) -> Result<Parts, Error> {
-        let Span { from, to, grain } = span;
+        let Span { from, to, grain, with_parent } = span;
         let number = extent.object.0;
         let view = self.view.load_full();
         let migrates = self.is_migrating();
@@ -175,7 +214,8 @@ impl Inner {
             return Ok(parts);
         }
         // Data copied from the source hides the parent.
-        let covered = |snap: SnapId| if migrates { 0 } else { self.covered_at(&view, number, snap) };
+        let is_clone = with_parent && !migrates;
+        let covered = |snap: SnapId| if is_clone { self.covered_at(&view, number, snap) } else { 0 };
         let (before, after) = (from.map_or(0, covered), covered(to));
         let whole = 0..self.fixed.layout.object_size();
         if let Some(state) = maps.tell(number).filter(|_| grain == Grain::Objects) {
@@ -271,7 +311,8 @@ impl Inner {
         grain: Grain,
     ) -> Result<Option<Vec<Range<u64>>>, Error> {
         let Some(parent) = self.open_parent().await? else { return Ok(None) };
-        let span = Span { from: None, to: parent.snap.unwrap_or(SnapId::HEAD), grain };
+        let to = parent.snap.unwrap_or(SnapId::HEAD);
+        let span = Span { from: None, to, grain, with_parent: true };
         let mut all = Vec::new();
         let len = covered.min(extent.offset + extent.len).saturating_sub(extent.offset);
         for (at, object_offset, len) in self.pieces(ObjectExtent { len, ..extent }) {

@@ -10,6 +10,7 @@ mod open;
 mod refresh;
 pub(crate) mod resize;
 mod state;
+mod updates;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,6 +23,7 @@ use tokio::sync::oneshot;
 
 pub use self::state::CachedObjects;
 pub(crate) use self::state::{GATE_PLACES, Inner, Link, Origin};
+pub use self::updates::Updates;
 use crate::Error;
 use crate::header::{Format, View};
 use crate::object_map::LOCK;
@@ -162,6 +164,31 @@ impl Image {
     /// [`Error::ReadOnly`]; [`Error::Locked`] if a user has locked the image.
     pub async fn acquire_lock(&self) -> Result<(), Error> {
         self.inner.enter_alone().await.map(drop)
+    }
+
+    /// Takes the exclusive lock now and keeps it: requests of other clients are refused with EROFS until
+    /// [`Image::release_lock`].
+    ///
+    /// # Errors
+    /// As [`Image::acquire_lock`]; EROFS if another client keeps the lock in this way.
+    pub async fn keep_lock(&self) -> Result<(), Error> {
+        let acquired = self.inner.enter_alone().await?;
+        // While no change runs, and before the lock can be asked for.
+        self.inner.kept.store(true, Ordering::Release);
+        drop(acquired);
+        Ok(())
+    }
+
+    /// Releases the exclusive lock, if this client owns it, when the changes under way have ended. The next
+    /// change takes it again.
+    ///
+    /// # Errors
+    /// [`Error::WriteBack`] if data in the cache could not be written back; the lock is lost, or cannot be
+    /// released.
+    pub async fn release_lock(&self) -> Result<(), Error> {
+        self.inner.check_watch()?;
+        self.inner.kept.store(false, Ordering::Release);
+        self.inner.release().await
     }
 
     /// Takes the exclusive lock now if it is free, for use with a cache, which holds data only while the

@@ -13,7 +13,7 @@ use loligo_lockstat::Mutex;
 use loligo_rados::{IoCtx, PoolId, SnapId};
 use loligo_wire::Name;
 use loligo_wire::rbd::{Migration, ParentSpec};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, Semaphore, watch};
 
 use super::Mode;
 use crate::header::{Fixed, Format, Moving, View};
@@ -51,6 +51,8 @@ pub(crate) struct Inner {
     /// Whether this client owns the exclusive lock. Changed only by the holder of all permits, and when
     /// the lock is lost.
     pub(crate) owned: AtomicBool,
+    /// Whether the user keeps the lock: requests for it are refused.
+    pub(crate) kept: AtomicBool,
     /// Notified when a client announces that it acquired or released the lock, and when notifications
     /// were missed.
     pub(crate) freed: Notify,
@@ -58,6 +60,8 @@ pub(crate) struct Inner {
     pub(crate) cookie: AtomicU64,
     /// The state of the lock while this client owns it.
     pub(crate) tenure: Tenure,
+    /// Counts the changes of the header that were heard of.
+    pub(crate) updates: watch::Sender<u64>,
     /// Why changes are refused from now on: an errno, or 0.
     pub(crate) ended: AtomicI32,
     /// Bounds the requests in flight of I/Os over many objects.
@@ -149,7 +153,9 @@ impl Inner {
             mode,
             gate: Semaphore::new(GATE_PLACES as usize),
             owned: AtomicBool::new(false),
+            kept: AtomicBool::new(false),
             freed: Notify::new(),
+            updates: watch::Sender::new(0),
             cookie: AtomicU64::new(0),
             tenure: Tenure::default(),
             ended: AtomicI32::new(0),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use loligo_rados::{Notification, Watch, WatchNews};
+use loligo_rados::{Errno, Notification, Watch, WatchNews};
 use loligo_wire::Decode as _;
 use tokio::sync::oneshot;
 
@@ -24,7 +24,7 @@ pub(crate) async fn listen(inner: Arc<Inner>, mut watch: Watch, mut stop: onesho
             news = watch.next() => match news {
                 Ok(WatchNews::Notified(notification)) => heard(&inner, notification),
                 Ok(WatchNews::Missed) => {
-                    inner.stale.store(true, Ordering::Release);
+                    inner.header_was_changed();
                     inner.freed.notify_waiters();
                     inner.doubt_lock();
                 }
@@ -42,7 +42,7 @@ fn heard(inner: &Arc<Inner>, notification: Notification) {
     let is_foreign = notification.notifier.0 != inner.client_id().client;
     match Message::from_bytes(&notification.payload) {
         Ok(Message::HeaderUpdate) => {
-            inner.stale.store(true, Ordering::Release);
+            inner.header_was_changed();
             if is_foreign {
                 // A client that breaks the lock for a user sends this notification.
                 inner.doubt_lock();
@@ -55,6 +55,10 @@ fn heard(inner: &Arc<Inner>, notification: Notification) {
             }
         }
         Ok(Message::RequestLock(client)) if owned && client != inner.client_id() => {
+            if inner.kept.load(Ordering::Acquire) {
+                notification.answer(response(-Errno::EROFS.0));
+                return;
+            }
             notification.answer(response(0));
             let inner = Arc::clone(inner);
             tokio::spawn(async move {

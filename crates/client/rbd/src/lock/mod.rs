@@ -302,6 +302,12 @@ impl Inner {
         self.stale.store(true, Ordering::Release);
     }
 
+    /// The header has changed since it was read.
+    pub(crate) fn header_was_changed(&self) {
+        self.stale.store(true, Ordering::Release);
+        self.updates.send_modify(|count| *count += 1);
+    }
+
     /// Notifies all clients that have the image open of a changed header, and waits for their
     /// acknowledgement.
     pub(crate) async fn header_changed(&self) -> Result<(), Error> {

@@ -43,7 +43,7 @@ impl Plan {
         let view = source.view();
         // If one state has no parent, the others' data of the parent has to be copied.
         let is_clone = !flatten && states(source).iter().all(|state| state.overlap.is_some());
-        let is_second = view.op_features & op_feature::CLONE_CHILD != 0;
+        let is_second = new.is_second(view.op_features & op_feature::CLONE_CHILD != 0);
         let parent = view.parent.clone().filter(|_| is_clone).map(|spec| (spec, is_second));
         Self { shape: source.like(new), parent }
     }

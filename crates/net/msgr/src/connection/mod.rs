@@ -320,9 +320,8 @@ impl Connection {
         self.queue.state() == State::Closed
     }
 
-    /// Installs a new socket: the connection becomes open. `watched`: keepalives are sent on it, because
-    /// this side opened it. Returns the baton, and messages wait until the caller runs it; `None` if the
-    /// connection is closed.
+    /// Installs a new socket: the connection becomes open. `watched`: keepalives are sent on it. Returns
+    /// the baton, and messages wait until the caller runs it; `None` if the connection is closed.
     pub(crate) fn open(
         &self,
         peer: PeerInfo,
@@ -483,8 +482,9 @@ impl Connection {
     }
 
     /// Sends a keepalive if one is due, and closes the socket if the peer has been silent for too long.
-    /// Applies only to sockets that this side opened: stock clients do the same, and stock servers rely
-    /// on it.
+    /// Applies to sockets that this side opened: stock clients do the same, and stock servers rely on it.
+    /// Between daemons it applies to both ends: the one that opened the socket may rest when it finds the
+    /// other silent, and what the other has sent may be lost.
     pub(crate) fn check_alive(&self, now: Instant, limits: &Limits) {
         let reads = self.reads.load(Ordering::Relaxed);
         let mut session = self.session();

@@ -13,7 +13,7 @@ fn admission(change: impl FnOnce(&mut AdmissionLimits)) -> Arc<Admission> {
     Admission::new(limits)
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(handshakes_that_do_not_end_keep_nobody_out);
 async fn handshakes_that_do_not_end_keep_nobody_out() {
     let admission = admission(|limits| (limits.handshakes_max, limits.handshakes_per_host_max) = (8, 6));
     let (server, addr) = Side::server(Peer::echo(), Policy::stateless_server(), |config| {
@@ -40,7 +40,7 @@ async fn handshakes_that_do_not_end_keep_nobody_out() {
     server.peer.until("the end of all handshakes", |_| admission.handshakes() == 0).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(sessions_of_one_user_are_bounded_and_those_of_others_go_on);
 async fn sessions_of_one_user_are_bounded_and_those_of_others_go_on() {
     let admission = admission(|limits| (limits.sessions_max, limits.sessions_per_user_max) = (100, 5));
     let (server, addr) = Side::server(Peer::echo(), Policy::anonymous_server(), |config| {
@@ -69,7 +69,7 @@ async fn sessions_of_one_user_are_bounded_and_those_of_others_go_on() {
     assert_eq!(admission.sessions(), 0);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(a_client_that_comes_again_needs_no_further_place);
 async fn a_client_that_comes_again_needs_no_further_place() {
     let admission = admission(|limits| (limits.sessions_max, limits.sessions_per_user_max) = (100, 1));
     let (server, addr) = Side::server(Peer::echo(), Policy::stateless_server(), |config| {
@@ -89,9 +89,18 @@ async fn a_client_that_comes_again_needs_no_further_place() {
     assert_eq!((admission.sessions(), server.peer.errors().len()), (1, 0));
 }
 
-/// The bytes that a peer sends of a message that never becomes complete: a preamble that announces its
+/// The bytes that a peer sends of a message that never becomes complete: a beginning that announces its
 /// data, then `sent` zero bytes.
 fn begun(announced: u32, sent: usize) -> Vec<u8> {
+    let mut start = match SPEAKS.get() {
+        AddrKind::Legacy => header_v1(announced),
+        _ => preamble(announced),
+    };
+    start.resize(start.len() + sent, 0);
+    start
+}
+
+fn preamble(announced: u32) -> Vec<u8> {
     let mut preamble = vec![17, 4];
     for (len, align) in [(41_u32, 8_u16), (5, 8), (0, 8), (announced, 4096)] {
         preamble.extend(len.to_le_bytes());
@@ -99,41 +108,61 @@ fn begun(announced: u32, sent: usize) -> Vec<u8> {
     }
     preamble.extend([0, 0]);
     preamble.extend(loligo_wire::crc::crc32c(0, &preamble).to_le_bytes());
-    preamble.resize(preamble.len() + sent, 0);
     preamble
+}
+
+/// Tag and header of a message of version 1 with a front of 5 bytes: sequence number and tid, kind, priority
+/// and version, the lengths, then what does not matter here.
+fn header_v1(announced: u32) -> Vec<u8> {
+    let mut header = [1, 1].map(u64::to_le_bytes).concat();
+    header.extend([1, 0, 0, 0, 0, 0]);
+    header.extend([5, 0, announced].map(u32::to_le_bytes).concat());
+    header.extend([0; 15]);
+    header.extend(loligo_wire::crc::crc32c(0, &header).to_le_bytes());
+    [&[7], &header[..]].concat()
 }
 
 /// Completes a client's handshake, then sends `bytes` in place of messages.
 async fn open_and_send(addr: EntityAddr, bytes: &[u8]) -> TcpStream {
     use crate::ConnectAuth as _;
-    use loligo_msgr_proto::{ClientIdent, Event, FLAG_LOSSY, Handshake, Local};
+    use crate::dialog::Talk;
+    use loligo_msgr_proto::{ClientIdent, Event, FLAG_LOSSY, Handshake, Local, v1};
     let sock = addr.sock.expect("an address");
     let mut stream = TcpStream::connect(sock).await.expect("it accepts");
     let local = Local { kind: EntityType::CLIENT, peer_addr: addr, limits: Default::default() };
     let auth = OpenDoor::client("attacker").connector(EntityType::OSD);
-    let mut handshake = Handshake::client(local, auth);
+    let me = EntityAddr { kind: addr.kind, nonce: rand_nonce(), sock: Some(([127, 0, 0, 1], 0).into()) };
+    let features = loligo_wire::features::SUPPORTED;
+    let mut talk: Talk = match addr.kind {
+        AddrKind::Legacy => v1::Handshake::client(local, EntityType::OSD, auth).into(),
+        _ => Handshake::client(local, auth).into(),
+    };
     loop {
-        while let Some(out) = handshake.poll_transmit() {
+        while let Some(out) = talk.poll_transmit() {
             stream.write_all(&out).await.expect("it listens");
         }
-        match handshake.poll_event() {
-            Some(Event::Authenticated { .. }) => {
-                let me = EntityAddr::msgr2(([127, 0, 0, 1], 0).into()).with_nonce(rand_nonce());
+        let event = talk.poll_event();
+        match (&mut talk, event) {
+            (Talk::V2(handshake), Some(Event::Authenticated { .. })) => {
                 let ident = ClientIdent {
                     addrs: me.into(),
                     target_addr: addr,
                     global_seq: 1,
-                    supported_features: loligo_wire::features::SUPPORTED,
+                    supported_features: features,
                     flags: FLAG_LOSSY,
                     ..ClientIdent::default()
                 };
                 handshake.identify(ident).expect("it is time");
             }
-            Some(Event::Established) => break,
-            Some(_) => {}
-            None => {
-                assert_ne!(stream.read_buf(handshake.spare()).await.expect("it answers"), 0);
-                handshake.receive().expect("it speaks the protocol");
+            (Talk::V1(handshake), Some(Event::Introduced { .. })) => {
+                let connect = v1::Connect { addr: me, features, lossy: true, ..v1::Connect::default() };
+                handshake.connect(connect).expect("it is time");
+            }
+            (_, Some(Event::Established)) => break,
+            (_, Some(_)) => {}
+            (talk, None) => {
+                assert_ne!(stream.read_buf(talk.spare()).await.expect("it answers"), 0);
+                talk.receive().expect("it speaks the protocol");
             }
         }
     }
@@ -145,7 +174,7 @@ fn rand_nonce() -> u32 {
     crate::Network::default().random_u32()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(messages_that_do_not_become_whole_have_one_budget);
 async fn messages_that_do_not_become_whole_have_one_budget() {
     const MIB: usize = 1 << 20;
     let admission = admission(|limits| limits.begun_bytes_max = 32 * MIB);
@@ -174,7 +203,7 @@ async fn messages_that_do_not_become_whole_have_one_budget() {
     server.peer.until("an empty budget", |_| admission.begun_bytes() == 0).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(another_s_session_does_not_end_by_a_claim_to_its_address);
 async fn another_s_session_does_not_end_by_a_claim_to_its_address() {
     let (server, addr) = Side::server(Peer::echo(), Policy::stateless_server(), |_| {}).await;
     let same_nonce = |config: &mut Config| config.nonce = 77;

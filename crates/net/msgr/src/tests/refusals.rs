@@ -7,7 +7,15 @@ use super::*;
 use crate::testing::{FaultProxy, Random};
 use tokio::time::Instant;
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+/// What a client says first: after it, noise is taken for the next part of the handshake.
+fn beginning() -> Vec<u8> {
+    match SPEAKS.get() {
+        AddrKind::Legacy => [&b"ceph v027"[..], &[0; EntityAddr::LEGACY_LEN]].concat(),
+        _ => b"ceph v2\n\x10\x00\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0".to_vec(),
+    }
+}
+
+both_versions!(nonsense_closes_its_connection_with_one_line_and_no_other);
 async fn nonsense_closes_its_connection_with_one_line_and_no_other() {
     let (server, addr) = Side::server(Peer::echo(), Policy::stateless_server(), |_| {}).await;
     let sock = addr.sock.expect("an address");
@@ -19,12 +27,9 @@ async fn nonsense_closes_its_connection_with_one_line_and_no_other() {
     let rounds = 30;
     for round in 0..rounds {
         let mut stream = TcpStream::connect(sock).await.expect("it listens");
-        let mut nonsense = b"ceph v2\n\x10\x00".to_vec();
-        if round % 3 == 0 {
-            // A valid banner, then noise.
-            nonsense.extend([3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        } else {
-            nonsense.truncate(round % 10);
+        let mut nonsense = beginning();
+        if round % 3 != 0 {
+            nonsense.truncate(round % 9);
         }
         nonsense.extend((0..4096).map(|_| random.next() as u8));
         let _ = stream.write_all(&nonsense).await;
@@ -40,8 +45,9 @@ async fn nonsense_closes_its_connection_with_one_line_and_no_other() {
     assert_eq!((good.state(), server.msgr.connections().len()), (State::Open, 1));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(damage_on_an_open_connection_closes_that_one);
 async fn damage_on_an_open_connection_closes_that_one() {
+    const LAST: u64 = 1000;
     let (server, addr) = Side::server(Peer::echo(), Policy::stateless_server(), |_| {}).await;
     let proxy = FaultProxy::start(addr.sock.expect("an address"), 1, u64::MAX, 0).expect("a proxy");
     let client = Side::client(|_| {});
@@ -50,21 +56,28 @@ async fn damage_on_an_open_connection_closes_that_one() {
     let bad = other.connect(EntityAddr { sock: Some(proxy.addr()), ..addr }, Policy::lossy_client());
     bad.send(small(1)).expect("queued");
     other.peer.until_count(1).await;
-    proxy.damage_next();
-    bad.send(large(2, 5000)).expect("queued");
-    other.peer.until_event("reset").await;
+    // What is damaged may be an acknowledgement, which has no checksum in version 1: until a message is.
+    let is_reset = |side: &Side| side.peer.events().iter().any(|event| event == "reset");
+    let mut tids = 2..LAST;
+    while !is_reset(&other) {
+        proxy.damage_next();
+        let tid = tids.next().expect("a message is damaged before so many are sent");
+        // It fails where the connection was reset a moment ago.
+        let _ = bad.send(large(tid, 5000));
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     server.peer.until_event("reset").await;
     assert_eq!(server.peer.errors().len(), 1, "{:?}", server.peer.errors());
-    good.send(small(3)).expect("queued");
+    good.send(small(LAST)).expect("queued");
     client.peer.until_count(1).await;
-    assert_eq!(server.peer.tids(), [1, 3]);
+    assert_eq!(server.peer.tids().last(), Some(&LAST));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(attempts_go_on_until_the_connection_is_marked_down);
 async fn attempts_go_on_until_the_connection_is_marked_down() {
     let client = Side::client(|_| {});
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let addr = EntityAddr::msgr2(listener.local_addr().expect("an address"));
+    let addr = entity(listener.local_addr().expect("an address"));
     drop(listener);
     let conn = client.connect(addr, Policy::lossy_client());
     conn.send(small(1)).expect("queued");
@@ -75,10 +88,10 @@ async fn attempts_go_on_until_the_connection_is_marked_down() {
     assert!(!client.peer.events().iter().any(|e| e == "reset"));
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(silent_peers_are_given_up);
 async fn silent_peers_are_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let addr = EntityAddr::msgr2(listener.local_addr().expect("an address"));
+    let addr = entity(listener.local_addr().expect("an address"));
     let quick = |config: &mut Config| config.limits.handshake_timeout = Duration::from_millis(50);
     let client = Side::client(quick);
     client.connect(addr, Policy::lossy_client());
@@ -91,7 +104,7 @@ async fn silent_peers_are_given_up() {
     assert!(server.msgr.connections().is_empty());
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(answered_keepalives_keep_a_connection_and_unanswered_ones_end_it);
 async fn answered_keepalives_keep_a_connection_and_unanswered_ones_end_it() {
     let (_server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;
     let proxy = FaultProxy::start(addr.sock.expect("an address"), 1, u64::MAX, 0).expect("a proxy");
@@ -119,7 +132,7 @@ async fn answered_keepalives_keep_a_connection_and_unanswered_ones_end_it() {
     client.peer.until_event("reset").await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(required_features_are_required_on_both_sides);
 async fn required_features_are_required_on_both_sides() {
     let bit = 1 << 2;
     let needy = |policy| Policy { features_required: bit, ..policy };
@@ -135,7 +148,7 @@ async fn required_features_are_required_on_both_sides() {
     client.peer.until("a refusal", |peer| peer.events().iter().any(|e| e.starts_with("refused: "))).await;
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+both_versions!(another_life_of_the_peer_is_not_the_peer);
 async fn another_life_of_the_peer_is_not_the_peer() {
     let (_server, addr) = Side::server(Peer::default(), Policy::stateless_server(), |_| {}).await;
     let client = Side::client(|_| {});

@@ -106,7 +106,7 @@ pub struct Merged {
     pub truncated_to: Option<u64>,
     /// The size that may be written has grown.
     pub max_size_grew: bool,
-    /// An empty directory came with Fs and without Fx: all its entries, none, are known.
+    /// An empty directory came with Fs, and the client did not have Fx: all its entries, none, are known.
     pub is_complete: bool,
 }
 
@@ -150,9 +150,8 @@ impl<L: Clone> InodeAttrs<L> {
             self.max_size = theirs.max_size;
         }
         self.version = self.version.max(theirs.version);
-        merged.is_complete = theirs.dir == DirStats::default()
+        merged.is_complete = self.dir == DirStats::default()
             && news.caps.contains(Caps::FILE_SHARED)
-            && !news.caps.contains(Caps::FILE_EXCL)
             && !issued.contains(Caps::FILE_EXCL);
         merged
     }

@@ -39,8 +39,8 @@ impl InodeCaps {
         }
     }
 
-    /// Begins to drop the cache, to write the buffer and to forget completeness, where the capability for
-    /// it is gone.
+    /// Begins to drop the cache, to write the buffer and to forget names, where the capability for it is
+    /// gone.
     fn let_go(&mut self) {
         let issued = self.issued();
         if matches!(self.cache, Cache::Filled | Cache::Void)
@@ -51,9 +51,8 @@ impl InodeCaps {
         if self.buffer == Buffer::Dirty && (!issued.contains(Caps::FILE_BUFFER) || self.data_flush_asked) {
             self.flush_data();
         }
-        if self.is_complete && !issued.contains(Caps::FILE_SHARED) {
-            self.is_complete = false;
-            self.effects.push(Effect::DropCompleteness);
+        if !issued.contains(Caps::FILE_SHARED) {
+            self.forget_names();
         }
     }
 
@@ -88,20 +87,32 @@ impl InodeCaps {
     /// Sends an update for one rank's capability, if there is something to say.
     fn tell(&mut self, rank: Rank, flush: Flush, gives_back: bool) {
         let busy = self.busy(rank);
-        let wanted = self.wanted();
+        let (wanted, is_needed) = (self.wanted(), self.is_needed());
         let is_auth = self.auth == Some(rank);
         let Some(cap) = self.caps.get_mut(&rank) else { return };
         let mut speaks = flush.tid.is_some();
-        let revoking = cap.revoking();
-        if !revoking.is_empty() && !revoking.intersects(busy) {
+        let mut returned = cap.revoking();
+        let is_revoke = !returned.is_empty();
+        let answers = is_revoke && !returned.intersects(busy);
+        if answers {
             cap.implemented = cap.issued;
             speaks = true;
         }
-        let spare = cap.issued - (wanted | busy | Caps::PIN | Caps::ANY_SHARED);
+        let mut kept = wanted | busy | Caps::PIN | Caps::ANY_SHARED;
+        if kept.contains(Caps::FILE_CACHE) {
+            kept |= Caps::FILE_RD;
+        }
+        let mut spare = cap.issued - kept;
+        // Another client wants the inode. With what the server asks for goes what lets this client change it:
+        // the server would ask for one part of that after the other.
+        if !gives_back {
+            spare = if answers { spare & Caps::ANY_WR } else { Caps::NONE };
+        }
         // While a file is open, what else was issued with it is kept: it is asked for again too often.
-        if gives_back && !spare.is_empty() && wanted.is_empty() {
+        if !spare.is_empty() && !is_needed {
             cap.issued -= spare;
             cap.implemented &= cap.issued | busy;
+            returned |= spare;
             speaks = true;
         }
         // The server need not know that what is issued anyway is also wanted.
@@ -111,7 +122,8 @@ impl InodeCaps {
         if !(speaks || asks_more || wants_less || asks_size) {
             return;
         }
-        cap.told = if gives_back { wanted } else { cap.told | wanted };
+        let yields = gives_back || answers && !is_needed;
+        cap.told = if yields { wanted } else { cap.told | wanted };
         if asks_size {
             self.max_size_asked = self.max_size_wanted;
         }
@@ -125,7 +137,9 @@ impl InodeCaps {
             wanted: cap.told,
             dirty: flush.parts,
             flush_tid: flush.tid,
-            is_urgent: cap.revoking().intersects(flush.parts),
+            // Who wants what is returned waits for the server's log, too: the server notes there that this
+            // client writes no more, and by itself writes its log every few seconds.
+            is_urgent: is_revoke && returned.intersects(flush.parts | Caps::ANY_FILE_WR),
             max_size: if asks_size { self.max_size_wanted } else { 0 },
         }));
     }

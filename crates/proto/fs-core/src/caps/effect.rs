@@ -15,8 +15,8 @@ pub enum Effect {
     /// Write all buffered data to the store. Once the store has acknowledged it, call
     /// [`InodeCaps::data_flushed`](super::InodeCaps::data_flushed).
     FlushData,
-    /// A directory's entries may no longer be taken from memory without asking.
-    DropCompleteness,
+    /// A directory's names that the owner remembers may not be true any more, unless leases vouch for them.
+    ForgetNames,
     /// Operations that wait for capabilities should try again.
     Wake,
     /// Changes that the metadata server had not acknowledged are lost, because its session is.
@@ -44,7 +44,7 @@ pub struct Update {
     pub dirty: Caps,
     /// The number of the flush, if the message carries changed parts.
     pub flush_tid: Option<Tid>,
-    /// Whether somebody waits for the acknowledgement.
+    /// Whether somebody waits until the server has noted the message in its log.
     pub is_urgent: bool,
     /// The size up to which the client wants to write; zero if it asks for nothing.
     pub max_size: u64,

@@ -7,7 +7,7 @@ use loligo_types::{Caps, Ino, Rank, Tid};
 
 use super::cap::{Cap, View};
 use super::effect::{Effect, Release};
-use super::uses::{Access, Buffer, Cache, Hold, OpenMode, Opens, Running};
+use super::uses::{Access, Buffer, Cache, Hold, Names, OpenMode, Opens, Running};
 use crate::time::Moment;
 use crate::word::Busy;
 
@@ -27,6 +27,8 @@ pub enum Acquired {
 #[derive(Clone, Debug)]
 pub struct InodeCaps {
     pub(super) ino: Ino,
+    /// Whether the client has a cache: otherwise Fc and Fb are of no use to it.
+    has_cache: bool,
     pub(super) caps: BTreeMap<Rank, Cap>,
     /// The rank that has authority over the inode, if its capability is held.
     pub(super) auth: Option<Rank>,
@@ -38,7 +40,9 @@ pub struct InodeCaps {
     pub(super) waits_to_write: u32,
     pub(super) cache: Cache,
     pub(super) buffer: Buffer,
-    pub(super) is_complete: bool,
+    pub(super) names: Names,
+    /// Whether this client changes the directory's names.
+    changes_names: bool,
     /// Changed parts that no message has carried yet.
     pub(super) dirty: Caps,
     /// Changed parts in messages that are not acknowledged.
@@ -59,6 +63,7 @@ impl InodeCaps {
     pub fn new(ino: Ino) -> Self {
         Self {
             ino,
+            has_cache: true,
             caps: BTreeMap::new(),
             auth: None,
             opens: Opens::default(),
@@ -68,7 +73,8 @@ impl InodeCaps {
             waits_to_write: 0,
             cache: Cache::Empty,
             buffer: Buffer::Clean,
-            is_complete: false,
+            names: Names::None,
+            changes_names: false,
             dirty: Caps::NONE,
             flushing: BTreeMap::new(),
             hold_until: None,
@@ -78,6 +84,16 @@ impl InodeCaps {
             max_size_asked: 0,
             effects: Vec::new(),
         }
+    }
+
+    /// The same state for a client that caches no data: every operation goes to the store.
+    pub fn without_cache(self) -> Self {
+        Self { has_cache: false, ..self }
+    }
+
+    /// Whether the client has a cache.
+    pub fn has_cache(&self) -> bool {
+        self.has_cache
     }
 
     /// The inode.
@@ -134,8 +150,12 @@ impl InodeCaps {
         if self.waits_to_write > 0 {
             wanted |= OpenMode { reads: false, writes: true, is_lazy: false }.wanted();
         }
-        if self.is_complete {
-            wanted |= Caps::ANY_SHARED | Caps::FILE_EXCL;
+        // Without Fx the server takes Fs back before each of this client's own changes.
+        if self.names == Names::All && self.changes_names {
+            wanted |= Caps::FILE_SHARED | Caps::FILE_EXCL;
+        }
+        if !self.has_cache {
+            wanted -= Caps::FILE_CACHE | Caps::FILE_BUFFER;
         }
         wanted
     }
@@ -157,6 +177,58 @@ impl InodeCaps {
         self.flushing.values().fold(self.dirty, |all, bits| all | *bits)
     }
 
+    /// How often a rank's capability has moved.
+    pub fn migrations(&self, rank: Rank) -> Option<u32> {
+        self.caps.get(&rank).map(|cap| cap.mseq)
+    }
+
+    /// Whether a file is open.
+    pub fn is_open(&self) -> bool {
+        !self.opens.wanted().is_empty()
+    }
+
+    /// Whether operations run that the state has begun.
+    pub fn is_running(&self) -> bool {
+        !self.running.used().is_empty()
+    }
+
+    /// The parts with changes that no message has carried.
+    pub fn dirty(&self) -> Caps {
+        self.dirty
+    }
+
+    /// Whether data was written that the store does not have.
+    pub fn has_data(&self) -> bool {
+        self.buffer != Buffer::Clean
+    }
+
+    /// Whether data has been buffered since the last flush of data began.
+    pub fn has_new_data(&self) -> bool {
+        matches!(self.buffer, Buffer::Dirty | Buffer::Refilled)
+    }
+
+    /// Whether a flush that the owner asked for waits for buffered writes in progress to end.
+    pub fn awaits_writes(&self) -> bool {
+        self.data_flush_asked || (self.has_new_data() && !self.issued().contains(Caps::FILE_BUFFER))
+    }
+
+    /// Whether nothing is being taken: no capability is revoked or void, and nothing waits for the cache or
+    /// the buffer. An event that by itself takes nothing then leaves operations what they have.
+    pub fn is_settled(&self, view: &View<'_>) -> bool {
+        let is_cache_true = match self.cache {
+            Cache::Empty => true,
+            Cache::Filled => self.issued().contains(Caps::FILE_CACHE),
+            Cache::Void | Cache::Dropping => false,
+        };
+        let is_current = self.caps.iter().all(|(rank, cap)| cap.generation == view.generation(*rank));
+        is_cache_true && is_current && self.revoking().is_empty() && !self.awaits_writes()
+    }
+
+    /// Whether [`InodeCaps::tick`] has something to wait for.
+    pub fn is_resting(&self) -> bool {
+        self.hold_until.is_some()
+    }
+
     /// The first flush that is not acknowledged.
     pub fn oldest_flush(&self) -> Option<Tid> {
         self.flushing.keys().next().copied()
@@ -169,10 +241,16 @@ impl InodeCaps {
 
     /// Whether no operation runs or waits, no file is open, and nothing is unsaved.
     pub fn is_idle(&self) -> bool {
-        (self.running.used() | self.outside_used()).is_empty()
-            && self.waits_to_read + self.waits_to_write == 0
-            && self.opens.wanted().is_empty()
-            && self.is_clean()
+        !self.is_needed() && self.is_clean()
+    }
+
+    /// Whether a file is open, an operation runs or waits, or data is buffered. A cache alone needs nothing
+    /// that would keep others from anything.
+    pub(super) fn is_needed(&self) -> bool {
+        !(self.running.used() | self.outside_used()).is_empty()
+            || self.waits_to_read + self.waits_to_write > 0
+            || self.is_open()
+            || self.buffer != Buffer::Clean
     }
 
     /// A file was opened.
@@ -227,6 +305,9 @@ impl InodeCaps {
 
     /// Whether the cache or the buffer is in a state in which the operation may use it.
     fn may_be_local(&self, access: Access) -> bool {
+        if !self.has_cache {
+            return false;
+        }
         match access {
             Access::Read => matches!(self.cache, Cache::Empty | Cache::Filled) && !self.writes_to_store(),
             Access::Write => !self.writes_to_store(),
@@ -332,6 +413,7 @@ impl InodeCaps {
     pub fn data_flushed(&mut self, view: &View<'_>) {
         self.buffer.flushed();
         self.data_flush_asked &= self.buffer != Buffer::Clean;
+        self.rest_with_spare(view);
         self.effects.push(Effect::Wake);
         self.check(view);
     }
@@ -384,20 +466,52 @@ impl InodeCaps {
         self.effects.push(Effect::Wake);
     }
 
-    /// All entries of the directory are in memory. Returns false, and notes nothing, without Fs.
+    /// The owner remembers a name of the directory for which Fs vouches.
+    pub fn named(&mut self) {
+        if self.names == Names::None {
+            self.names = Names::Some;
+        }
+    }
+
+    /// The owner remembers all names of the directory. Returns false, and notes nothing, without Fs.
     pub fn completed(&mut self, view: &View<'_>) -> bool {
-        self.is_complete = self.trusted(view).contains(Caps::FILE_SHARED);
-        self.is_complete
+        if !self.trusted(view).contains(Caps::FILE_SHARED) {
+            return false;
+        }
+        self.names = Names::All;
+        self.check(view);
+        true
     }
 
-    /// Whether all entries of the directory are in memory and may be trusted.
+    /// Whether the owner remembers all names of the directory, and may trust in that.
     pub fn is_complete(&self, view: &View<'_>) -> bool {
-        self.is_complete && self.trusted(view).contains(Caps::FILE_SHARED)
+        self.names == Names::All && self.trusted(view).contains(Caps::FILE_SHARED)
     }
 
-    /// An entry of the directory was dropped from memory.
+    /// The owner has forgotten a name of the directory that may exist.
     pub fn incomplete(&mut self) {
-        self.is_complete = false;
+        if self.names == Names::All {
+            self.names = Names::Some;
+        }
+    }
+
+    /// Nothing vouches any more for the names that the owner remembers.
+    pub(super) fn forget_names(&mut self) {
+        if std::mem::take(&mut self.names) != Names::None {
+            self.effects.push(Effect::ForgetNames);
+        }
+    }
+
+    /// Whether this client changes the directory's names.
+    pub fn changes_names(&self) -> bool {
+        self.changes_names
+    }
+
+    /// This client has changed the directory's names, and may do so again: while the owner remembers all of
+    /// them, the client wants to have the directory for itself, unless others want that, too.
+    pub fn change_names(&mut self, view: &View<'_>) {
+        self.changes_names = true;
+        self.check(view);
     }
 
     /// Time has passed: capabilities that were unused for [`RELEASE_DELAY`] go back. Returns when to call
@@ -425,7 +539,7 @@ impl InodeCaps {
             self.effects.push(Effect::SendRelease(Release { rank, cap_id, mseq, issue_seq }));
         }
         self.auth = None;
-        self.is_complete = false;
+        self.forget_names();
         self.hold_until = None;
         true
     }
@@ -433,6 +547,15 @@ impl InodeCaps {
     /// Something is no longer used: the delay begins, unless it has.
     fn rest(&mut self, view: &View<'_>) {
         self.hold_until.get_or_insert(view.now + RELEASE_DELAY);
+    }
+
+    /// What lets this client change a file goes back after the delay if nothing uses it by then: servers
+    /// issue it with the file that a client has made, and others would have to wait for it.
+    pub(super) fn rest_with_spare(&mut self, view: &View<'_>) {
+        let spare = self.issued() - self.wanted();
+        if spare.intersects(Caps::FILE_WR | Caps::FILE_BUFFER) {
+            self.rest(view);
+        }
     }
 
     /// The cached data must not be used any more.

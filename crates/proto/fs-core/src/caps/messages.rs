@@ -88,6 +88,7 @@ impl InodeCaps {
     pub fn reply_cap(&mut self, rank: Rank, reply: &ReplyCap, view: &View<'_>) {
         self.refresh(rank, view);
         self.add(rank, reply, view);
+        self.rest_with_spare(view);
         self.effects.push(Effect::Wake);
         self.check(view);
     }
@@ -107,6 +108,7 @@ impl InodeCaps {
         cap.told = grant.wanted;
         cap.issued = grant.caps;
         cap.implemented |= grant.caps;
+        self.rest_with_spare(view);
         self.effects.push(Effect::Wake);
         self.check(view);
     }
@@ -116,6 +118,7 @@ impl InodeCaps {
         if self.auth != Some(rank) || self.flushing.remove(&tid).is_none() {
             return;
         }
+        self.rest_with_spare(view);
         self.effects.push(Effect::Wake);
         self.check(view);
     }
@@ -182,6 +185,7 @@ impl InodeCaps {
         if self.auth == Some(rank) {
             self.flush_again();
         }
+        self.rest_with_spare(view);
         self.effects.push(Effect::Wake);
         self.check(view);
     }
@@ -210,6 +214,8 @@ impl InodeCaps {
         cap.told = wanted;
         let claim = CapClaim { cap_id: cap.id, wanted, issued: cap.issued };
         self.max_size_asked = 0;
+        // The server that vouched for them is gone.
+        self.forget_names();
         Some(claim)
     }
 
@@ -269,9 +275,8 @@ impl InodeCaps {
         if had.contains(Caps::FILE_CACHE) {
             self.void_cache();
         }
-        if had.contains(Caps::FILE_SHARED) && self.is_complete {
-            self.is_complete = false;
-            self.effects.push(Effect::DropCompleteness);
+        if had.contains(Caps::FILE_SHARED) {
+            self.forget_names();
         }
     }
 
@@ -289,6 +294,8 @@ impl InodeCaps {
             generation,
         });
         let is_new = cap.id != reply.cap_id;
+        // What the server had taken from its predecessor it need not have told.
+        let is_interrupted = is_new && cap.issued.contains(Caps::FILE_SHARED);
         if is_new {
             cap.id = reply.cap_id;
             cap.issued &= Caps::PIN;
@@ -307,6 +314,9 @@ impl InodeCaps {
         };
         if reply.is_auth && newer {
             self.auth = Some(rank);
+        }
+        if is_interrupted {
+            self.forget_names();
         }
     }
 }

@@ -57,6 +57,13 @@ impl Bench {
         }
     }
 
+    /// Lets the state look at the time.
+    fn tick(&mut self) -> Vec<Effect> {
+        self.event(|caps, view| {
+            caps.tick(view);
+        })
+    }
+
     fn grant(&mut self, text: &str, seq: u32) -> Vec<Effect> {
         self.event(|caps, view| caps.grant(Rank(0), &grant(text, seq), view))
     }
@@ -107,6 +114,60 @@ fn a_revoke_is_answered_when_operations_cache_and_buffer_are_done() {
     assert_eq!((answer[0].caps, answer[0].seq, answer[0].dirty), (caps("pAsLsXsFr"), 2, Caps::NONE));
     assert!(bench.caps.revoking().is_empty());
     assert!(bench.acquire(Access::Read).is_some_and(|read| !read.is_local()));
+}
+
+/// Goal: a client that waits for returned capabilities does not wait for the server's next look at its log.
+#[test]
+fn the_return_of_what_lets_a_client_write_is_urgent() {
+    let mut bench = Bench::with("pAsxLsXsxFsxcrwb");
+    bench.event(|caps, view| caps.opened(READ, view));
+    let answer = updates(&bench.grant("pAsLsXsxFsxcrwb", 2));
+    assert_eq!(answer.iter().map(|update| update.is_urgent).collect::<Vec<_>>(), [false]);
+    let answer = updates(&bench.grant("pAsLsXsFscr", 3));
+    assert_eq!(answer.iter().map(|update| update.is_urgent).collect::<Vec<_>>(), [true]);
+}
+
+/// Goal: a server that asks for one part of what nobody needs here need not ask for the others.
+#[test]
+fn what_nobody_needs_goes_back_with_what_is_revoked() {
+    for is_opened in [false, true] {
+        let mut bench = Bench::with("pAsxLsXsxFsxcrwb");
+        if is_opened {
+            bench.event(|caps, view| caps.opened(READ, view));
+        }
+        let answer = updates(&bench.grant("pAsLsXsxFsxcrwb", 2));
+        let left = if is_opened { "pAsLsXsxFsxcrwb" } else { "pAsLsXsFscr" };
+        let answer: Vec<_> = answer.iter().map(|update| (update.caps, update.is_urgent)).collect();
+        assert_eq!(answer, [(caps(left), !is_opened)]);
+    }
+}
+
+/// Goal: what a server issues with a new file and nothing uses goes back by itself; what is used by then
+/// stays.
+#[test]
+fn what_a_server_issues_unasked_goes_back_after_the_delay() {
+    for is_opened in [false, true] {
+        let mut bench = Bench::with("pAsxLsXsxFsxcrwb");
+        if is_opened {
+            bench.event(|caps, view| caps.opened(WRITE, view));
+        }
+        bench.now = at(4);
+        let early = bench.tick();
+        bench.now = at(5);
+        let returned = updates(&bench.tick());
+        let returned: Vec<Caps> = returned.iter().map(|update| update.caps).collect();
+        let left = if is_opened { vec![] } else { vec![caps("pAsLsXsFs")] };
+        assert_eq!((updates(&early), returned), (Vec::new(), left), "opened: {is_opened}");
+    }
+    let mut cached = Bench::with("pAsxLsXsxFsxcrwb");
+    let read = cached.acquire(Access::Read).expect("a read");
+    cached.event(|caps, view| caps.put(&read, view));
+    cached.now = at(5);
+    let returned: Vec<Caps> = updates(&cached.tick()).iter().map(|update| update.caps).collect();
+    assert_eq!(returned, [caps("pAsLsXsFscr")], "what is cached stays");
+    let mut reader = Bench::with("pAsLsXsFscr");
+    reader.now = at(5);
+    assert_eq!(reader.tick(), [], "it keeps nobody from anything");
 }
 
 #[test]
@@ -332,9 +393,54 @@ fn a_directory_is_complete_while_fs_is_held() {
     let mut bench = Bench::with("pFs");
     assert!(bench.with_view(|caps, view| caps.completed(view)));
     assert!(bench.with_view(|caps, view| caps.is_complete(view)));
-    assert!(bench.grant("pAs", 2).contains(&Effect::DropCompleteness));
+    assert!(bench.grant("pAs", 2).contains(&Effect::ForgetNames));
     bench.grant("pAsFs", 3);
     assert!(!bench.with_view(|caps, view| caps.is_complete(view)));
+}
+
+#[test]
+fn names_are_forgotten_whenever_fs_was_away() {
+    let complete = || {
+        let mut bench = Bench::with("pFs");
+        assert!(bench.with_view(|caps, view| caps.completed(view)));
+        bench
+    };
+    let forgets = |effects: &[Effect]| effects.contains(&Effect::ForgetNames);
+    let mut bench = complete();
+    bench.sessions[0].generation = 2;
+    assert!(forgets(&bench.grant("pFs", 2)), "it was stale, and Fs is back at once");
+    let mut bench = complete();
+    bench.caps.incomplete();
+    assert!(!bench.with_view(|caps, view| caps.is_complete(view)));
+    assert!(forgets(&bench.grant("p", 2)), "some names are remembered still");
+    assert!(!forgets(&bench.grant("pFs", 3)) && !forgets(&bench.grant("p", 4)), "no name is remembered");
+    let mut bench = complete();
+    let another = reply(7, "pFs", 1);
+    assert!(forgets(&bench.event(|caps, view| caps.reply_cap(Rank(0), &another, view))));
+    let mut bench = complete();
+    assert!(bench.caps.release() && forgets(&bench.caps.take_effects()));
+    let mut bench = complete();
+    bench.sessions[0].generation = 2;
+    bench.with_view(|caps, view| caps.reconnect(Rank(0), 1, view)).expect("a claim");
+    assert!(forgets(&bench.caps.take_effects()), "the server that vouched for them is gone");
+}
+
+#[test]
+fn who_changes_a_directory_that_it_knows_wants_it_for_itself() {
+    let mut bench = Bench::with("pFs");
+    assert_eq!(bench.event(|caps, view| caps.change_names(view)), [], "it does not know all names");
+    let asked = updates(&bench.event(|caps, view| {
+        assert!(caps.completed(view));
+    }));
+    let wanted = Caps::FILE_SHARED | Caps::FILE_EXCL;
+    assert_eq!(asked.iter().map(|update| update.wanted).collect::<Vec<_>>(), [wanted]);
+    let mut reader = Bench::with("pFs");
+    assert_eq!(
+        reader.event(|caps, view| {
+            assert!(caps.completed(view));
+        }),
+        []
+    );
 }
 
 #[test]
@@ -527,7 +633,7 @@ impl Run {
                     self.flushes += 1;
                 }
                 Effect::Lost(_) => panic!("no session was lost"),
-                Effect::SendRelease(_) | Effect::DropCompleteness | Effect::Wake => {}
+                Effect::SendRelease(_) | Effect::ForgetNames | Effect::Wake => {}
             }
         }
         assert!(self.drops <= 1 && self.flushes <= 1, "one at a time");

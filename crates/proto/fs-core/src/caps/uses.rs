@@ -143,6 +143,18 @@ impl Opens {
     }
 }
 
+/// What the owner remembers of a directory's names. It is true as long as Fs is held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Names {
+    /// Nothing.
+    #[default]
+    None,
+    /// What some of them mean.
+    Some,
+    /// All of them: a name that is not remembered does not exist.
+    All,
+}
+
 /// Data of the inode in the client's cache, equal to that in the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Cache {

@@ -1,64 +1,35 @@
-//! Whether a client's memory has all entries of a directory, and in their order.
+//! Whether a listing has shown all names of a directory.
+//!
+//! A client that remembers all names need not ask for one that it does not remember. It does after a listing
+//! from the first name to the last, unless it has forgotten a name meanwhile: whatever comes or goes by
+//! requests of its own, and whatever it is told, it takes over at once. What others do ends Fs, and with it
+//! everything.
 
-/// The counts at the beginning of a listing.
+/// The count at the beginning of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     releases: u64,
-    insertions: u64,
 }
 
-/// What a listing has shown.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Completed {
-    /// Every entry is in memory: a name that is not there does not exist.
-    pub is_complete: bool,
-    /// The entries are also in the order of the listing, so it can be repeated from memory.
-    pub is_ordered: bool,
-}
-
-/// What is known of a directory's entries in memory.
+/// Counts what leaves a client's memory of a directory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completeness {
     releases: u64,
-    insertions: u64,
-    state: Completed,
 }
 
 impl Completeness {
-    /// What is known now. It counts only while Fs is held.
-    pub fn state(&self) -> Completed {
-        self.state
-    }
-
-    /// A listing begins at the first entry.
+    /// A listing begins at the first name; Fs is held.
     pub fn begin(&self) -> Mark {
-        Mark { releases: self.releases, insertions: self.insertions }
+        Mark { releases: self.releases }
     }
 
-    /// A listing from the first entry to the last has ended.
-    pub fn finish(&mut self, mark: Mark) -> Completed {
-        let is_complete = mark.releases == self.releases;
-        let is_ordered = is_complete && mark.insertions == self.insertions;
-        if is_complete {
-            self.state = Completed { is_complete, is_ordered };
-        }
-        self.state
+    /// A listing from the first name to the last has ended. Returns whether all names are remembered.
+    pub fn finish(&self, mark: Mark) -> bool {
+        mark.releases == self.releases
     }
 
-    /// The directory is new, or known to be empty.
-    pub fn empty(&mut self) {
-        self.state = Completed { is_complete: true, is_ordered: true };
-    }
-
-    /// An entry has left memory, or Fs is gone: listings in progress do not complete the directory.
+    /// A name that may exist was forgotten, or Fs is gone: listings in progress do not show all names.
     pub fn released(&mut self) {
-        self.releases += 1;
-        self.state = Completed::default();
-    }
-
-    /// An entry was added outside of a listing: the order is lost, completeness is not.
-    pub fn inserted(&mut self) {
-        self.insertions += 1;
-        self.state.is_ordered = false;
+        self.releases = self.releases.wrapping_add(1);
     }
 }

@@ -64,6 +64,32 @@ impl Cursor {
         Self::default()
     }
 
+    /// Goes on with the entries that have this hash, and those after them: for positions that a program
+    /// remembers. No hash, but a larger number, is the end.
+    pub fn at(hash: u32) -> Self {
+        Self { hash: hash.min(HASH_END), after: None }
+    }
+
+    /// Goes on after an entry.
+    pub fn after(hash: u32, name: Vec<u8>) -> Self {
+        Self { hash, after: Some(name) }
+    }
+
+    /// The end of every directory.
+    pub fn end() -> Self {
+        Self::at(HASH_END)
+    }
+
+    /// The hash of the next entry at least, and the last entry of this hash that was listed.
+    pub fn position(&self) -> (u32, Option<&[u8]>) {
+        (self.hash, self.after.as_deref())
+    }
+
+    /// Whether the listing is at its beginning.
+    pub fn is_at_beginning(&self) -> bool {
+        *self == Self::new()
+    }
+
     /// Whether the listing is at its end.
     pub fn is_done(&self) -> bool {
         self.hash >= HASH_END

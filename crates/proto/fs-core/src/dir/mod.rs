@@ -7,7 +7,7 @@ mod lease;
 #[cfg(test)]
 mod tests;
 
-pub use complete::{Completed, Completeness, Mark};
+pub use complete::{Completeness, Mark};
 pub use cursor::{Ask, Chunk, Cursor, CursorError};
 pub use frag::{Frag, FragTree, FragTreeError, HASH_END};
 pub use lease::Lease;

@@ -91,6 +91,22 @@ impl CapSnaps {
         !self.snaps.iter().any(|snap| snap.is_writing || snap.has_data)
     }
 
+    /// Whether writes that began before the last snapshot are in progress, as far as is known.
+    pub fn is_writing(&self) -> bool {
+        self.snaps.iter().any(|snap| snap.is_writing)
+    }
+
+    /// The context of writes now, if it is an older one than the realm's: that of the oldest snapshot whose
+    /// data the store does not have.
+    pub fn context(&self) -> Option<&SnapContext> {
+        self.snaps.iter().find(|snap| snap.is_writing || snap.has_data).map(|snap| &snap.context)
+    }
+
+    /// The snapshot number that the oldest of the changes follow, if there are any.
+    pub fn follows(&self) -> Option<SnapId> {
+        self.snaps.front().map(|snap| snap.context.seq)
+    }
+
     /// The realm's context changes from `old`. What is unflushed belongs into the snapshot.
     pub fn snapshot(&mut self, old: &SnapContext, before: Before, tid: &dyn Fn() -> Tid) {
         // Writes in progress began before the last snapshot already, if that one waits for them: none

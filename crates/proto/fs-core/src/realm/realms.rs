@@ -59,6 +59,23 @@ impl Realms {
     /// Takes the realms of a message, and returns those whose context has changed: the named ones and all
     /// below them. What is older than what is known is ignored.
     pub fn update(&mut self, trace: Vec<RealmInfo>) -> Vec<Changed> {
+        // Most messages repeat what is known.
+        if trace.iter().all(|info| self.realms.get(&info.ino) == Some(info)) {
+            return Vec::new();
+        }
+        // New realms change nothing for those that are known, unless one of them was below before.
+        let is_new = |info: &RealmInfo| !self.realms.contains_key(&info.ino);
+        if trace.iter().all(|info| is_new(info) || self.realms.get(&info.ino) == Some(info)) {
+            let news: BTreeSet<Ino> = trace.iter().map(|info| info.ino).collect();
+            let was_awaited = self
+                .realms
+                .values()
+                .any(|known| news.contains(&known.parent) && !self.realms.contains_key(&known.parent));
+            if !was_awaited {
+                self.realms.extend(trace.into_iter().map(|info| (info.ino, info)));
+                return Vec::new();
+            }
+        }
         self.change(|realms| {
             for info in trace {
                 let is_old = realms.get(&info.ino).is_some_and(|known| known.seq > info.seq);
@@ -89,6 +106,18 @@ impl Realms {
             (None, Some(_)) => true,
             (_, None) => false,
         }
+    }
+
+    /// A realm, and those above it.
+    pub fn with_parents(&self, realm: Ino) -> Vec<Ino> {
+        let (mut all, mut seen) = (Vec::new(), BTreeSet::new());
+        let mut next = Some(realm);
+        // A circle of realms ends at the first one that was seen already.
+        while let Some(ino) = next.filter(|ino| seen.insert(*ino)) {
+            all.push(ino);
+            next = self.realms.get(&ino).map(|info| info.parent).filter(|parent| parent.0 != 0);
+        }
+        all
     }
 
     /// The snapshot context of writes in a realm; an empty one if the realm is not known.

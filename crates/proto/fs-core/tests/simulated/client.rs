@@ -30,6 +30,8 @@ struct Inode {
     unflushed: Vec<u64>,
     /// Counts buffered writes, so that a read from the store does not fill the cache with an older value.
     writes: u64,
+    /// The number of the names' change that this client remembers the names of.
+    names: Option<u64>,
     waiting: Vec<OpId>,
     running: Vec<Running>,
     has_asked: bool,
@@ -76,6 +78,7 @@ impl Client {
             buffer: None,
             unflushed: Vec::new(),
             writes: 0,
+            names: None,
             waiting: Vec::new(),
             running: Vec::new(),
             has_asked: false,
@@ -293,11 +296,12 @@ impl Client {
                 self.session.event(event, now(net));
                 return self.session_effects(net, history);
             }
-            Answer::Opened(file, told) => {
+            Answer::Opened(file, told, names) => {
                 self.inodes[file].has_asked = false;
                 let Told { cap_id, caps, wanted, seq } = told;
                 let cap = ReplyCap { cap_id, caps, wanted, seq, mseq: 0, is_auth: true };
                 self.event(file, net, |caps, view| caps.reply_cap(RANK, &cap, view));
+                self.learn_names(file, names, net, history);
                 file
             }
             Answer::Told(file, told) => {
@@ -313,6 +317,27 @@ impl Client {
         };
         self.effects(file, net, history);
         self.go_on(file, net, history);
+    }
+
+    /// The server has told all names, or some of them.
+    fn learn_names(&mut self, file: File, names: u64, net: &mut Net, history: &mut History) {
+        // What was known may have ended with the same message.
+        self.effects(file, net, history);
+        if !self.trusted(file, net).contains(Caps::FILE_SHARED) {
+            return;
+        }
+        let all = net.random.bool();
+        self.event(file, net, |caps, view| match all {
+            true => drop(caps.completed(view)),
+            false => caps.named(),
+        });
+        self.inodes[file].names = Some(names);
+    }
+
+    /// The number of the names' change up to which this client believes to know names now.
+    pub(crate) fn believed_names(&self, file: File, net: &Net) -> Option<u64> {
+        let trusts = self.trusted(file, net).contains(Caps::FILE_SHARED);
+        self.inodes[file].names.filter(|_| trusts)
     }
 
     pub(crate) fn server_seen(&mut self, epoch: u64, net: &mut Net, history: &mut History) {
@@ -423,7 +448,7 @@ impl Client {
                     history.lost(&std::mem::take(&mut inode.unflushed));
                     inode.buffer = None;
                 }
-                Effect::DropCompleteness => {}
+                Effect::ForgetNames => self.inodes[file].names = None,
             }
         }
         if wakes && !self.inodes[file].waiting.is_empty() {

@@ -4,7 +4,8 @@
 //! 1. No read returns a value older than one whose write ended, or which somebody read, before the read
 //!    began. Values that a client had only buffered may go with the client.
 //! 2. A client never trusts a capability that the server does not know to be issued.
-//! 3. Once the trouble is over every operation ends, and every revoke is answered.
+//! 3. A client believes no name that was changed since it was told.
+//! 4. Once the trouble is over every operation ends, and every revoke is answered.
 //!
 //! `LOLIGO_FS_SEEDS` is the number of seeds to run, `LOLIGO_FS_SEED` the first one. A failing seed is run
 //! again with a trace, which is printed.
@@ -231,7 +232,7 @@ impl World {
         }
     }
 
-    /// A client trusts only what the server knows to be issued.
+    /// A client trusts only what the server knows to be issued, and believes only names that are true.
     fn check(&self) -> Result<(), String> {
         for client in &self.clients {
             for file in 0..self.plan.files {
@@ -245,6 +246,11 @@ impl World {
                     return Err(format!(
                         "at {now} {who:?} trusts {beyond} of file {file}, {issued:?} is issued"
                     ));
+                }
+                let (believed, names) = (client.believed_names(file, &self.net), self.server.names[file]);
+                if believed.is_some_and(|believed| believed != names) {
+                    let (now, who) = (self.net.now, client.life);
+                    return Err(format!("at {now} {who:?} believes names {believed:?} of {file}: {names}"));
                 }
             }
         }

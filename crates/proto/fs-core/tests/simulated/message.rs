@@ -37,7 +37,8 @@ pub(crate) enum Ask {
 #[derive(Clone, Debug)]
 pub(crate) enum Answer {
     Session(SessionEvent),
-    Opened(File, Told),
+    /// With the number of the names' last change.
+    Opened(File, Told, u64),
     Told(File, Told),
     FlushAck(File, Tid),
 }

@@ -44,7 +44,10 @@ pub(crate) struct Server {
     holds: u64,
     /// The last number of a capability; durable.
     cap_ids: u64,
-    held: BTreeSet<(File, HoldId)>,
+    /// What the server itself uses, or waits for, and whether it changes names.
+    held: BTreeMap<(File, HoldId), bool>,
+    /// How often the names of each file, as if it were a directory, have changed.
+    pub(crate) names: Vec<u64>,
     /// Lives that are over, for the history: what they have buffered is lost, even if they do not know yet.
     pub(crate) ended: Vec<Life>,
     pub(crate) counts: Counts,
@@ -61,7 +64,8 @@ impl Server {
             waiting: Vec::new(),
             holds: 0,
             cap_ids: 0,
-            held: BTreeSet::new(),
+            held: BTreeMap::new(),
+            names: vec![0; files],
             ended: Vec::new(),
             counts: Counts::default(),
             store: Store { values: vec![0; files], blocked: BTreeSet::new(), refused: 0 },
@@ -87,7 +91,7 @@ impl Server {
             Ask::Open(file, wanted) if !session.is_evicting && self.is_active => {
                 let (grants, ids) = (&mut self.grants[file], &mut self.cap_ids);
                 let told = grants.reply(life.id(), wanted, || next(ids));
-                self.say(life, Answer::Opened(file, told), net);
+                self.say(life, Answer::Opened(file, told, self.names[file]), net);
                 self.follow(file, net);
             }
             Ask::Update(file, update) => {
@@ -255,7 +259,7 @@ impl Server {
         if self.is_active {
             self.holds += 1;
             let id = HoldId(self.holds);
-            self.held.insert((file, id));
+            self.held.insert((file, id), how == Use::Change && parts.contains(Caps::FILE_SHARED));
             self.grants[file].hold(id, how, parts);
             self.follow(file, net);
         }
@@ -281,6 +285,8 @@ impl Server {
                     }
                 }
                 Effect::Ready(id) => {
+                    let changes_names = self.held.get(&(file, id)).copied().unwrap_or_default();
+                    self.names[file] += u64::from(changes_names);
                     let delay = net.random.u64(1..500);
                     net.after(delay, Event::Unhold(file, id, self.epoch));
                 }

@@ -54,26 +54,26 @@ pub(super) fn send(mut msg: Msg, sealer: &mut Sealer, wire: &mut Wire) -> Result
 }
 
 /// Returns the next message of type `M`. Answers keepalives; ignores other messages, which a client may
-/// not send before it is authenticated and which a monitor sends again.
+/// not send before it is authenticated and which a monitor sends again. All that is consumed counts, so that
+/// nobody can send what is ignored for ever.
 pub(super) fn next<M: Message>(sealer: &mut Sealer, wire: &mut Wire) -> Result<Option<M>, ProtoError> {
-    /// What a frame costs besides its parts, so that nobody can send small ones for ever.
-    const FRAME_LEN: usize = 9;
-    while let Some(frame) = wire.opener.next()? {
-        wire.count(FRAME_LEN)?;
+    loop {
+        let before = wire.opener.buffered();
+        let frame = wire.opener.next()?;
+        wire.count(before.saturating_sub(wire.opener.buffered()))?;
         match frame {
-            Frame::Message(msg) => {
-                wire.count(msg.len())?;
+            Some(Frame::Message(msg)) => {
                 wire.received = msg.header.seq;
                 if msg.header.kind == M::KIND {
                     return msg.open().map(Some).map_err(part(M::NAME));
                 }
             }
-            Frame::Keepalive2(theirs) => sealer.keepalive2_ack(theirs, &mut wire.out),
-            Frame::Ack { .. } | Frame::Keepalive2Ack(_) => {}
-            Frame::Close => return Err(Misbehaviour::OldTag(super::wire::tag::CLOSE).into()),
+            Some(Frame::Keepalive2(theirs)) => sealer.keepalive2_ack(theirs, &mut wire.out),
+            Some(Frame::Ack { .. } | Frame::Keepalive2Ack(_)) => {}
+            Some(Frame::Close) => return Err(Misbehaviour::OldTag(super::wire::tag::CLOSE).into()),
+            None => return Ok(None),
         }
     }
-    Ok(None)
 }
 
 #[cfg(test)]

@@ -1,16 +1,12 @@
 //! `auth …`: keys and capabilities.
 
-use std::collections::BTreeMap;
-
-use loligo_cephx::caps::{CapsError, MdsCaps, MonCaps, OsdCaps};
 use loligo_cephx::key::{CryptoKey, KeyType};
 use loligo_cephx::keyring::{Entry, Keyring};
 use loligo_wire::EntityName;
 
 use super::{Call, Failure, Outcome, Reply};
 use crate::output::json::{Node, object};
-
-type Caps = BTreeMap<String, String>;
+use crate::state::users::{Caps, check_caps};
 
 pub(super) fn ls(call: &mut Call<'_>) -> Outcome {
     let keys = &call.state.keys();
@@ -127,18 +123,14 @@ pub(super) fn rm(call: &mut Call<'_>) -> Outcome {
 fn find_or_create(call: &mut Call<'_>) -> Result<(EntityName, Entry), Failure> {
     let name = entity(call)?;
     let caps = given_caps(call)?;
-    if let Some(old) = call.state.keys().entry(&name) {
-        // Only callers that may read keys get an existing key with further capabilities. A stock monitor
-        // gives it to any caller that may create keys of that name.
-        if !call.caller.reads_keys && caps != old.caps {
-            return Err(Failure::invalid(format!("key for {name} exists with other caps")));
-        }
-        return match caps.iter().find(|(service, cap)| old.caps.get(*service) != Some(cap)) {
-            Some((service, _)) => {
-                Err(Failure::invalid(format!("key for {name} exists but cap {service} does not match")))
-            }
-            None => Ok((name, old.clone())),
-        };
+    // Only callers that may read keys get an existing key with further capabilities. A stock monitor gives it
+    // to any caller that may create keys of that name.
+    let has_others = call.state.keys().entry(&name).is_some_and(|old| caps != old.caps);
+    if has_others && !call.caller.reads_keys {
+        return Err(Failure::invalid(format!("key for {name} exists with other caps")));
+    }
+    if let Some(old) = call.state.user_with(&name, &caps)? {
+        return Ok((name, old.clone()));
     }
     let entry = given_entry(call, &name, caps)?;
     call.state.set_key(name.clone(), entry.clone());
@@ -162,22 +154,6 @@ fn given_caps(call: &Call<'_>) -> Result<Caps, Failure> {
     }
     check_caps(&caps)?;
     Ok(caps)
-}
-
-fn check_caps(caps: &Caps) -> Result<(), Failure> {
-    caps.iter().try_for_each(|(service, cap)| {
-        let bad = |e: CapsError| {
-            let CapsError { text, at, .. } = e;
-            Failure::invalid(format!("{service} capability parse failed, stopped at '{at}' of '{text}'"))
-        };
-        match service.as_str() {
-            "mon" => MonCaps::parse(cap).map(|_| ()).map_err(bad),
-            "osd" => OsdCaps::parse(cap).map(|_| ()).map_err(bad),
-            "mds" => MdsCaps::parse(cap).map(|_| ()).map_err(bad),
-            "mgr" => Ok(()), // stored for keys that are used elsewhere; nothing here checks it
-            _ => Err(Failure::invalid(format!("unknown cap type '{service}'"))),
-        }
-    })
 }
 
 /// The key from the command's input, with the input's capabilities if the command names none. Without

@@ -20,6 +20,7 @@ pub mod persist;
 pub mod pools;
 pub mod reserved;
 pub mod snaps;
+pub mod users;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -149,10 +150,8 @@ impl State {
         let map = map.map_err(|e| Failure::invalid(e.to_string()))?;
         let mut keys = Keyring::new();
         let auth_cipher = admin_key.kind();
-        let services = ["mds", "mgr", "mon", "osd"];
-        let admin =
-            services.into_iter().fold(Entry::new(admin_key), |entry, s| entry.with_caps(s, "allow *"));
-        keys.insert(EntityName::client("admin"), admin);
+        let (name, admin) = users::admin(admin_key);
+        keys.insert(name, admin);
         Ok(Self {
             monmap: MonMap::new(fsid, now, [(MON_ID.into(), EntityAddrVec::default())]),
             maps: MapHistory::new(map),

@@ -14,8 +14,6 @@ use loligo_wire::{Errno, Reader, SnapId};
 use super::clones::{Clones, Then};
 use super::execution::{DONE, Execution, Output};
 
-/// The request contains the truncation state (`CEPH_OSD_COPY_FROM_FLAG_TRUNCATE_SEQ`).
-const TRUNCATE_SEQ: u8 = 64;
 /// The cost of copying an omap pair, beside its bytes.
 const PAIR_COST: u64 = 128;
 /// Bytes of an omap copied at once.
@@ -43,7 +41,7 @@ impl Execution<'_> {
         let mut r = Reader::new(&op.data);
         let name = r.blob()?;
         let locator: ObjectLocator = r.get()?;
-        let truncation = match args.flags & TRUNCATE_SEQ {
+        let truncation = match args.flags & CopyFrom::TRUNCATE_SEQ {
             0 => None,
             _ if op.code == OpCode::COPY_FROM2 => Some((r.u32()?, r.u64()?)),
             _ => return Err(Errno::EINVAL),
@@ -202,7 +200,7 @@ mod tests {
     use loligo_store::ObjectStore;
     use loligo_store::memory::MemoryStore;
     use loligo_wire::message::Msg;
-    use loligo_wire::message::osd::{MOSDOp, Ops, OsdFlags, OsdReply};
+    use loligo_wire::message::osd::{Extent, MOSDOp, Ops, OsdFlags, OsdReply};
     use loligo_wire::{Encode, Epoch, Eversion, PoolId, Tid, Writer};
     use smallvec::smallvec;
 
@@ -312,6 +310,23 @@ mod tests {
         assert_eq!(ask(&places, 1, "a", copy("a", 1, head()), &[]).result, -22);
         assert_eq!(places.pool(PoolId(1)).expect("it is there").slots.len(), PG_NUM);
         assert_ne!(changed.replay_version, Eversion::default());
+    }
+
+    #[test]
+    fn a_copy_gets_the_truncation_that_the_request_names() {
+        let places = places();
+        let write = OsdOp::write_full(Bytes::from_static(b"source"));
+        assert_eq!(ask(&places, 1, "a", smallvec![write], &[]).result, 0);
+        let copy = OsdOp::copy_from2(b"a", &ObjectLocator::in_pool(PoolId(1)), head(), (5, 4096));
+        assert_eq!(ask(&places, 2, "b", smallvec![copy], &[]).result, 0);
+        // A truncation that is not newer than the object's changes nothing.
+        for (truncate_seq, len) in [(5, 6), (6, 1)] {
+            let extent = Extent { offset: 1, length: 0, truncate_size: 1, truncate_seq };
+            let truncate = OsdOp::with_extent(OpCode::TRUNCATE, extent, Bytes::new());
+            assert_eq!(ask(&places, 2, "b", smallvec![truncate], &[]).result, 0);
+            let read = ask(&places, 2, "b", smallvec![OsdOp::read(0, 0)], &[]);
+            assert_eq!(read.outs[0].data.len(), len, "after truncation {truncate_seq}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use loligo_msgr::{AcceptAuth, Connection, Dispatcher, Error, Policies};
 use loligo_wire::message::Msg;
 use loligo_wire::{EntityAddrVec, EntityName, EntityType};
 
-use crate::daemon::{Daemon, Introduction, Listens, Surroundings};
+use crate::daemon::{Daemon, Introduction, LastAddrs, Listens, Surroundings};
 use crate::tell::{self, Teller};
 
 pub(crate) struct Mon {
@@ -20,8 +20,8 @@ pub(crate) struct Mon {
 }
 
 impl Mon {
-    /// `last` is the address of the last run, where running clients look for the monitor.
-    pub(crate) fn new(around: &Surroundings, at: SocketAddr, last: Option<SocketAddr>) -> Arc<Self> {
+    /// `last` are the addresses of the last run, where running clients look for the monitor.
+    pub(crate) fn new(around: &Surroundings, at: SocketAddr, last: LastAddrs) -> Arc<Self> {
         let admin = tell::mon_admin(&around.mon, &around.osd);
         let listens = Listens { at: Some(at), last, by_address: true };
         Arc::new(Self { mon: Arc::clone(&around.mon), admin, listens })

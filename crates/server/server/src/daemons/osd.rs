@@ -1,7 +1,6 @@
 //! The OSDs as daemons. All of them lead to the same `Osd`, and their clients share one throttle:
 //! commands go to the daemon's admin table, everything else to the OSD.
 
-use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use loligo_osd::Door;
 use loligo_wire::message::Msg;
 use loligo_wire::{EntityAddrVec, EntityName, EntityType, OsdId, Uuid};
 
-use crate::daemon::{Daemon, Introduction, Listens, Surroundings};
+use crate::daemon::{Daemon, Introduction, LastAddrs, Listens, Surroundings};
 use crate::tell::{self, Teller};
 
 /// The most requests, and bytes of them, that may wait for placement groups, over all clients
@@ -23,7 +22,7 @@ pub(crate) struct OsdDaemon {
     id: OsdId,
     /// The OSD's UUID, used if the monitor does not have one for this number.
     new: Uuid,
-    last: Option<SocketAddr>,
+    last: LastAddrs,
     compression: Option<Compression>,
     throttle: Arc<Throttle>,
     admin: Admin,
@@ -35,11 +34,11 @@ impl OsdDaemon {
         Throttle::new(WAITING_MAX.0, WAITING_MAX.1)
     }
 
-    /// `last` is the address at which the last run listened.
+    /// `last` are the addresses at which the last run listened.
     pub(crate) fn new(
         around: &Surroundings,
         (id, new): (OsdId, Uuid),
-        last: Option<SocketAddr>,
+        last: LastAddrs,
         compression: Option<Compression>,
         throttle: &Arc<Throttle>,
     ) -> Arc<Self> {

@@ -16,8 +16,10 @@ use loligo_wire::message::mon::{
 };
 use loligo_wire::message::osd::{MOSDOp, MOSDOpReply, MWatchNotify, ObjectLocator, OsdFlags, OsdOp};
 use loligo_wire::message::{Message as _, Msg};
-use loligo_wire::{EntityAddr, EntityName, EntityType, Epoch, PoolId, Tid, Uuid};
+use loligo_wire::{AddrKind, EntityAddr, EntityName, EntityType, Epoch, PoolId, Tid, Uuid};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::addresses::{self, entity};
 
 /// The timeout of all waits.
 const LONG: Duration = Duration::from_secs(60);
@@ -32,6 +34,11 @@ pub(crate) trait Doors {
     fn conf(&self) -> &Path;
     fn mon_addr(&self) -> SocketAddr;
     fn osd_addr(&self) -> SocketAddr;
+
+    /// The version of the messenger that is spoken at these addresses.
+    fn speaks(&self) -> AddrKind {
+        AddrKind::Msgr2
+    }
 }
 
 impl Doors for Handle {
@@ -45,6 +52,10 @@ impl Doors for Handle {
 
     fn osd_addr(&self) -> SocketAddr {
         self.osd_addr()
+    }
+
+    fn speaks(&self) -> AddrKind {
+        self.daemons()[0].addrs.0[0].kind
     }
 }
 
@@ -112,7 +123,7 @@ pub(crate) struct Caller {
 impl Caller {
     pub(crate) fn connect(server: &impl Doors, admin: &Rados, auth: &Arc<Credentials>) -> Self {
         let (messenger, heard) = messenger();
-        let mon_addr = EntityAddr::msgr2(server.mon_addr());
+        let mon_addr = entity(server.speaks(), server.mon_addr());
         let mon = messenger.connect(EntityType::MON, mon_addr, Policy::lossy_client(), auth.clone());
         Self { _messenger: messenger, mon, heard, fsid: admin.fsid() }
     }
@@ -172,9 +183,9 @@ impl Attacker {
         policy: Policy,
     ) -> Self {
         let (messenger, mut heard) = messenger();
-        messenger.set_addrs(EntityAddr::msgr2(addr.0).with_nonce(addr.1).into());
+        messenger.set_addrs(entity(server.speaks(), addr.0).with_nonce(addr.1).into());
         messenger.set_num(global_id.map_or(-1, u64::cast_signed));
-        let mon_addr = EntityAddr::msgr2(server.mon_addr());
+        let mon_addr = entity(server.speaks(), server.mon_addr());
         let mon = messenger.connect(EntityType::MON, mon_addr, Policy::lossy_client(), auth.clone());
         // When the monitor replies, the tickets are available.
         mon.send(Msg::new(&MMonGetVersion { handle: 1, what: "osdmap".to_owned() })).expect("queued");
@@ -249,9 +260,5 @@ impl Attacker {
 
 /// The address of the OSD in the osdmap.
 pub(crate) async fn osd_addr(admin: &Rados, server: &impl Doors) -> EntityAddr {
-    let dump = command(admin, serde_json::json!({"prefix": "osd dump", "format": "json"})).await;
-    let dump: serde_json::Value = serde_json::from_slice(&dump).expect("JSON");
-    let nonce = &dump["osds"][0]["public_addrs"]["addrvec"][0]["nonce"];
-    let nonce = u32::try_from(nonce.as_u64().expect("a number")).expect("32 bits");
-    EntityAddr::msgr2(server.osd_addr()).with_nonce(nonce)
+    soon("a dump", addresses::osd_addr(admin, server.speaks(), server.osd_addr())).await
 }

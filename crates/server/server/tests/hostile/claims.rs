@@ -1,12 +1,13 @@
 //! Clients that claim another address or identity.
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use loligo_server::{Handle, Server};
+use loligo_server::Handle;
 use loligo_wire::message::osd::{OsdFlags, OsdOp};
-use loligo_wire::{Errno, PoolId};
+use loligo_wire::{AddrKind, Errno, PoolId};
 use serde_json::json;
 
 use crate::attacker::{Attacker, builder, command, user};
+use crate::versions::{both_versions, server_of};
 
 const EPERM: i32 = Errno::EPERM.to_result();
 const ENOENT: i32 = Errno::ENOENT.to_result();
@@ -14,17 +15,17 @@ const EBUSY: i32 = Errno::EBUSY.to_result();
 const ESHUTDOWN: i32 = Errno::ESHUTDOWN.to_result();
 
 /// A server with one pool, and its administrator.
-async fn start() -> (Handle, loligo_rados::Rados, PoolId) {
-    let server = Server::memory().pool("p").pg_num(1).start().expect("the server starts");
+async fn start(speaks: AddrKind) -> (Handle, loligo_rados::Rados, PoolId) {
+    let server = server_of(speaks).pool("p").pg_num(1).start().expect("the server starts");
     let admin = builder(&server).connect().await.expect("connects");
     let pool = admin.pool_id("p").await.expect("the pool");
     (server, admin, pool)
 }
 
+both_versions!(the_network_of_a_capability_is_that_of_the_socket);
 /// As in a stock OSD, which checks the socket's address (`get_peer_socket_addr`).
-#[tokio::test(flavor = "multi_thread")]
-async fn the_network_of_a_capability_is_that_of_the_socket() {
-    let (server, admin, pool) = start().await;
+async fn the_network_of_a_capability_is_that_of_the_socket(speaks: AddrKind) {
+    let (server, admin, pool) = start(speaks).await;
     let elsewhere = user(&server, &admin, "elsewhere", "allow rw pool=p network 10.0.0.0/8").await;
     let here = user(&server, &admin, "here", "allow rw pool=p network 127.0.0.0/8").await;
     for (claimed, nonce) in [("127.0.0.1:0", 5), ("10.1.2.3:0", 6), ("0.0.0.0:0", 7)] {
@@ -38,9 +39,9 @@ async fn the_network_of_a_capability_is_that_of_the_socket() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_blocklist_is_not_evaded_by_a_claim() {
-    let (server, admin, pool) = start().await;
+both_versions!(a_blocklist_is_not_evaded_by_a_claim);
+async fn a_blocklist_is_not_evaded_by_a_claim(speaks: AddrKind) {
+    let (server, admin, pool) = start(speaks).await;
     let auth = user(&server, &admin, "a", "allow rw pool=p").await;
     let block = |op: &'static str, addr: &'static str| {
         command(&admin, json!({"prefix": "osd blocklist", "blocklistop": op, "addr": addr}))
@@ -104,9 +105,9 @@ fn call(method: &str, fields: BytesMut) -> OsdOp {
     OsdOp::call("lock", method, &Bytes::from(input))
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn locks_belong_to_the_global_id_of_the_ticket() {
-    let (server, admin, pool) = start().await;
+both_versions!(locks_belong_to_the_global_id_of_the_ticket);
+async fn locks_belong_to_the_global_id_of_the_ticket(speaks: AddrKind) {
+    let (server, admin, pool) = start(speaks).await;
     let addr = |nonce| ("127.0.0.1:0".parse().expect("an address"), nonce);
     let auth = user(&server, &admin, "owner", "allow rwx pool=p").await;
     let mut owner = Attacker::connect(&server, &admin, &auth, addr(11), None).await;

@@ -2,19 +2,19 @@
 
 use bytes::Bytes;
 use loligo_msgr::{Policy, Throttle};
-use loligo_server::Server;
-use loligo_wire::Tid;
 use loligo_wire::message::osd::{OsdFlags, OsdOp};
+use loligo_wire::{AddrKind, Tid};
 
 use crate::attacker::{Attacker, builder, soon, user};
+use crate::versions::{both_versions, server_of};
 
 /// Replies to this many requests exceed the memory that the server has for all clients.
 const REQUESTS: u64 = 300;
 const LEN: usize = 2 << 20;
 
-#[tokio::test(flavor = "multi_thread")]
-async fn who_reads_late_gets_every_answer_and_keeps_nobody_waiting() {
-    let server = Server::memory().pool("p").pg_num(1).start().expect("the server starts");
+both_versions!(who_reads_late_gets_every_answer_and_keeps_nobody_waiting);
+async fn who_reads_late_gets_every_answer_and_keeps_nobody_waiting(speaks: AddrKind) {
+    let server = server_of(speaks).pool("p").pg_num(1).start().expect("the server starts");
     let admin = builder(&server).connect().await.expect("connects");
     let io = admin.ioctx("p").await.expect("the pool");
     let pool = admin.pool_id("p").await.expect("the pool");

@@ -3,16 +3,17 @@
 use std::array;
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use loligo_server::{Handle, Server};
+use loligo_server::Handle;
 use loligo_wire::message::osd::{ChecksumArgs, OpCode, OpFlags, OsdFlags, OsdOp, WatchArgs};
-use loligo_wire::{Errno, PoolId};
+use loligo_wire::{AddrKind, Errno, PoolId};
 
 use crate::attacker::{Attacker, builder, user};
+use crate::versions::{both_versions, server_of};
 
 const EMSGSIZE: i32 = Errno::EMSGSIZE.to_result();
 
-async fn start() -> (Handle, Attacker, PoolId) {
-    let server = Server::memory().pool("p").pg_num(1).start().expect("the server starts");
+async fn start(speaks: AddrKind) -> (Handle, Attacker, PoolId) {
+    let server = server_of(speaks).pool("p").pg_num(1).start().expect("the server starts");
     let admin = builder(&server).connect().await.expect("connects");
     let pool = admin.pool_id("p").await.expect("the pool");
     let auth = user(&server, &admin, "a", "allow rw pool=p").await;
@@ -29,7 +30,7 @@ fn failok(op: OsdOp) -> OsdOp {
 /// Operations flagged FAILOK count against the work limit of a request, as all others do.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_may_fail_costs_as_much_as_what_may_not() {
-    let (_server, mut attacker, pool) = start().await;
+    let (_server, mut attacker, pool) = start(AddrKind::Msgr2).await;
     let value = vec![b'v'; 1 << 20];
     for number in 0..8 {
         let name = format!("a{number}");
@@ -48,7 +49,7 @@ async fn what_may_fail_costs_as_much_as_what_may_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn heavy_requests_are_executed_all_the_same() {
-    let (_server, mut attacker, pool) = start().await;
+    let (_server, mut attacker, pool) = start(AddrKind::Msgr2).await;
     let size = 100 << 20;
     assert_eq!(attacker.run(pool, "o", [OsdOp::truncate(size)], OsdFlags::WRITE).await, 0);
     let sum = |chunk_size| {
@@ -77,10 +78,10 @@ fn notify() -> OsdOp {
     OsdOp::notify(1, data.freeze())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn one_request_causes_so_many_messages_and_no_more() {
+both_versions!(one_request_causes_so_many_messages_and_no_more);
+async fn one_request_causes_so_many_messages_and_no_more(speaks: AddrKind) {
     const WATCHERS: usize = 1000;
-    let (_server, mut attacker, pool) = start().await;
+    let (_server, mut attacker, pool) = start(speaks).await;
     for first in (0..WATCHERS as u64).step_by(100) {
         let watches: [OsdOp; 100] = array::from_fn(|i| watch(1 + first + i as u64));
         assert_eq!(attacker.run(pool, "o", watches, OsdFlags::WRITE).await, 0);

@@ -8,12 +8,13 @@ use std::sync::{Arc, Mutex};
 use bytes::Bytes;
 use loligo_msgr::testing::Random;
 use loligo_server::Auth;
-use loligo_wire::EntityType;
 use loligo_wire::crc::crc32c;
+use loligo_wire::{AddrKind, EntityType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 
+use crate::versions::both_versions;
 use crate::victim::{Victim, offer, resident_bytes, soon};
 
 /// The bytes that a client has sent on one connection.
@@ -62,61 +63,105 @@ async fn session(victim: &Victim) -> [Vec<u8>; 2] {
     [mon, osd].map(|recording| recording.lock().expect("not poisoned").clone())
 }
 
-/// The offsets of the frames.
-fn frames(session: &[u8]) -> Vec<usize> {
-    let mut starts = Vec::new();
-    let mut at = 10 + usize::from(u16::from_le_bytes([session[8], session[9]]));
-    while at < session.len() {
-        starts.push(at);
-        let segments = usize::from(session[at + 1]);
-        let lens: usize = (0..segments).map(|i| u32_at(session, len_of_segment(at, i)) as usize).sum();
-        let first_crc = if u32_at(session, len_of_segment(at, 0)) > 0 { 4 } else { 0 };
-        at += PREAMBLE + lens + first_crc + if segments > 1 { EPILOGUE } else { 0 };
-    }
-    assert_eq!(at, session.len(), "the session is whole frames");
-    starts
+/// Where a version of the messenger has what in a client's recording.
+#[derive(Clone, Copy)]
+struct Shape {
+    speaks: AddrKind,
 }
 
-/// The length of a frame's preamble, whose last four bytes are its checksum; and of the epilogue of a
-/// frame of several segments.
+/// Msgr2: the length of a frame's preamble, whose last four bytes are its checksum; and of the epilogue of
+/// a frame of several segments.
 const PREAMBLE: usize = 32;
 const EPILOGUE: usize = 13;
 
-fn len_of_segment(frame: usize, segment: usize) -> Range<usize> {
-    let at = frame + 2 + 6 * segment;
-    at..at + 4
+/// Version 1: the length of a message's header, whose last four bytes are its checksum, with the tag in front
+/// of it, and of the footer; of all other frames; and the tag of messages.
+const HEADER: usize = 54;
+const FOOTER: usize = 21;
+const CONTROL: usize = 9;
+const MSG: u8 = 7;
+const CLOSE: u8 = 6;
+
+impl Shape {
+    /// The offsets of the frames.
+    fn frames(self, session: &[u8]) -> Vec<usize> {
+        let mut starts = Vec::new();
+        let mut at = self.first_frame(session);
+        while at < session.len() {
+            starts.push(at);
+            at += self.len_of_frame(session, at);
+        }
+        assert_eq!(at, session.len(), "the session is whole frames");
+        starts
+    }
+
+    fn first_frame(self, session: &[u8]) -> usize {
+        if self.speaks == AddrKind::Msgr2 {
+            return 10 + usize::from(u16::from_le_bytes([session[8], session[9]]));
+        }
+        // Banner, address, request with authorizer, and the number of the newest message received.
+        let connect = 9 + 136;
+        connect + 33 + u32_at(session, connect + 28..connect + 32) as usize + 8
+    }
+
+    fn len_of_frame(self, session: &[u8], frame: usize) -> usize {
+        let lens = self.lengths(session, frame);
+        let sum: usize = lens.iter().map(|at| u32_at(session, at.clone()) as usize).sum();
+        match (self.speaks, session[frame]) {
+            (AddrKind::Legacy, MSG) => HEADER + sum + FOOTER,
+            (AddrKind::Legacy, CLOSE) => 1,
+            (AddrKind::Legacy, _) => CONTROL,
+            _ => {
+                let first_crc = if u32_at(session, lens[0].clone()) > 0 { 4 } else { 0 };
+                PREAMBLE + sum + first_crc + if lens.len() > 1 { EPILOGUE } else { 0 }
+            }
+        }
+    }
+
+    /// Where the lengths of a frame's parts are.
+    fn lengths(self, session: &[u8], frame: usize) -> Vec<Range<usize>> {
+        let at = |start: usize| start..start + 4;
+        match (self.speaks, session[frame]) {
+            // Tag, sequence number, tid, kind, priority, version.
+            (AddrKind::Legacy, MSG) => (0..3).map(|i| at(frame + 1 + 8 + 8 + 6 + 4 * i)).collect(),
+            (AddrKind::Legacy, _) => Vec::new(),
+            _ => (0..usize::from(session[frame + 1])).map(|i| at(frame + 2 + 6 * i)).collect(),
+        }
+    }
+
+    /// Recomputes the checksum of a frame's beginning.
+    fn reseal(self, session: &mut [u8], frame: usize) {
+        let (start, len) = if self.speaks == AddrKind::Legacy { (1, HEADER) } else { (0, PREAMBLE) };
+        let crc = crc32c(0, &session[frame + start..frame + len - 4]);
+        session[frame + len - 4..frame + len].copy_from_slice(&crc.to_le_bytes());
+    }
 }
 
 fn u32_at(bytes: &[u8], at: Range<usize>) -> u32 {
     u32::from_le_bytes(bytes[at].try_into().expect("four bytes"))
 }
 
-/// Recomputes the checksum of a frame's preamble.
-fn reseal(session: &mut [u8], frame: usize) {
-    let crc = crc32c(0, &session[frame..frame + PREAMBLE - 4]);
-    session[frame + PREAMBLE - 4..frame + PREAMBLE].copy_from_slice(&crc.to_le_bytes());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn absurd_lengths_in_good_frames_are_refused() {
-    let victim = Victim::start(Auth::None).await;
+both_versions!(absurd_lengths_in_good_frames_are_refused);
+async fn absurd_lengths_in_good_frames_are_refused(speaks: AddrKind) {
+    let victim = Victim::start(speaks, Auth::None).await;
     let sessions = session(&victim).await;
-    let before = resident_bytes();
+    let (before, shape) = (resident_bytes(), Shape { speaks });
     for (port, good) in victim.ports().into_iter().zip(&sessions) {
-        for frame in frames(good) {
-            let segments = usize::from(good[frame + 1]);
+        for frame in shape.frames(good) {
             for len in [u32::MAX, 1 << 31, 257 << 20] {
-                for segment in 0..segments {
+                for at in shape.lengths(good, frame) {
                     let mut bad = good.clone();
-                    bad[len_of_segment(frame, segment)].copy_from_slice(&len.to_le_bytes());
-                    reseal(&mut bad, frame);
+                    bad[at].copy_from_slice(&len.to_le_bytes());
+                    shape.reseal(&mut bad, frame);
                     offer(port, &bad, false).await;
                 }
             }
-            for segments in [0, 5, 255] {
+            // Version 1 has no number of segments.
+            let counts: &[u8] = if speaks == AddrKind::Msgr2 { &[0, 5, 255] } else { &[] };
+            for segments in counts {
                 let mut bad = good.clone();
-                bad[frame + 1] = segments;
-                reseal(&mut bad, frame);
+                bad[frame + 1] = *segments;
+                shape.reseal(&mut bad, frame);
                 offer(port, &bad, false).await;
             }
         }
@@ -129,7 +174,7 @@ async fn absurd_lengths_in_good_frames_are_refused() {
 }
 
 /// Damages a session in one randomly chosen way.
-fn damaged(good: &[u8], random: &mut Random) -> Vec<u8> {
+fn damaged(shape: Shape, good: &[u8], random: &mut Random) -> Vec<u8> {
     let mut below = |n: usize| random.next() as usize % n;
     let mut bad = good.to_vec();
     match below(6) {
@@ -145,7 +190,7 @@ fn damaged(good: &[u8], random: &mut Random) -> Vec<u8> {
             bad.splice(from..from, twice);
         }
         4 => {
-            let starts = frames(good);
+            let starts = shape.frames(good);
             let (from, to) = (starts[below(starts.len())], starts[below(starts.len())]);
             bad.truncate(from);
             bad.extend_from_slice(&good[to..]);
@@ -158,9 +203,9 @@ fn damaged(good: &[u8], random: &mut Random) -> Vec<u8> {
     bad
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn damaged_sessions_harm_nobody_but_themselves() {
-    let victim = Victim::start(Auth::None).await;
+both_versions!(damaged_sessions_harm_nobody_but_themselves);
+async fn damaged_sessions_harm_nobody_but_themselves(speaks: AddrKind) {
+    let victim = Victim::start(speaks, Auth::None).await;
     let sessions = session(&victim).await;
     let rados = victim.builder().connect().await.expect("connects");
     let pool = rados.ioctx("junk").await.expect("the pool");
@@ -177,7 +222,7 @@ async fn damaged_sessions_harm_nobody_but_themselves() {
 
     for seed in 1..=400 {
         let (port, good) = if seed % 2 == 0 { (mon, &sessions[0]) } else { (osd, &sessions[1]) };
-        offer(port, &damaged(good, &mut Random(seed)), true).await;
+        offer(port, &damaged(Shape { speaks }, good, &mut Random(seed)), true).await;
     }
     victim.logged(&["misbehaving peer"]).await;
     victim.ends_well().await;

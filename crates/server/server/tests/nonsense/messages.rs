@@ -16,9 +16,11 @@ use loligo_wire::message::mon::{
     PoolOpCode, Subscription,
 };
 use loligo_wire::message::osd::{MOSDMap, MOSDOp, ObjectLocator, OpCode, Ops, OsdFlags, OsdOp};
-use loligo_wire::{EntityAddr, EntityName, EntityType, Epoch, PoolId, SnapId, Tid, Uuid};
+use loligo_wire::{AddrKind, EntityAddr, EntityName, EntityType, Epoch, PoolId, SnapId, Tid, Uuid};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
+use crate::addresses::{entity, osd_addr};
+use crate::versions::both_versions;
 use crate::victim::{Victim, resident_bytes, soon};
 
 /// A client that may read everything, but write to the pool `junk` only.
@@ -219,29 +221,20 @@ async fn credentials(victim: &Victim, admin: &Rados) -> Arc<Credentials> {
     Arc::new(Credentials(AuthClient::new(conf.client_config().expect("a key"))))
 }
 
-/// The address of the OSD in the osdmap.
-async fn osd_addr(admin: &Rados, victim: &Victim) -> EntityAddr {
-    let (dump, _) =
-        admin.mon_command(r#"{"prefix": "osd dump", "format": "json"}"#, Bytes::new()).await.expect("a dump");
-    let dump: serde_json::Value = serde_json::from_slice(&dump).expect("JSON");
-    let nonce = &dump["osds"][0]["public_addrs"]["addrvec"][0]["nonce"];
-    let nonce = u32::try_from(nonce.as_u64().expect("a number")).expect("32 bits");
-    EntityAddr::msgr2(victim.server.osd_addr()).with_nonce(nonce)
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn damaged_messages_after_a_good_handshake_end_their_connection_only() {
-    let victim = Victim::start(Auth::Cephx).await;
+both_versions!(damaged_messages_after_a_good_handshake_end_their_connection_only);
+async fn damaged_messages_after_a_good_handshake_end_their_connection_only(speaks: AddrKind) {
+    let victim = Victim::start(speaks, Auth::Cephx).await;
     let admin = victim.builder().connect().await.expect("connects");
     let (junk, epoch) = (admin.pool_id("junk").await.expect("the pool"), admin.map_epoch());
     let auth = credentials(&victim, &admin).await;
-    let mon_addr = EntityAddr::msgr2(victim.server.mon_addr());
+    let mon_addr = entity(speaks, victim.server.mon_addr());
     let probe = Msg::new(&MStatfs { paxos: PaxosHeader::default(), fsid: admin.fsid(), data_pool: None });
     let mut at_mon = Vandal::connect(&auth, EntityType::MON, mon_addr, probe).await;
     at_mon.tell(Msg::new(&MMonGetVersion { handle: 1, what: "osdmap".to_owned() })).await;
     assert_eq!(at_mon.closed, 0, "what is good is answered");
     let probe = request(junk, epoch, [OsdOp::new(OpCode::STAT)], OsdFlags::READ);
-    let mut at_osd = Vandal::connect(&auth, EntityType::OSD, osd_addr(&admin, &victim).await, probe).await;
+    let osd_addr = osd_addr(&admin, speaks, victim.server.osd_addr()).await;
+    let mut at_osd = Vandal::connect(&auth, EntityType::OSD, osd_addr, probe).await;
     at_osd.tell(request(junk, epoch, [OsdOp::create(false)], OsdFlags::WRITE)).await;
     assert_eq!(at_osd.closed, 0, "what is good is answered");
 
@@ -252,7 +245,8 @@ async fn damaged_messages_after_a_good_handshake_end_their_connection_only() {
         assert_eq!(vandal.closed, 1, "what is cut is refused");
         let kind = format!("misbehaving peer: a message of kind {}: ", good.header.kind);
         let nonce = vandal.messenger.config().nonce;
-        victim.logged(&["to client.", &format!(" at v2:127.0.0.1:0/{nonce} "), &kind]).await;
+        let version = if speaks == AddrKind::Legacy { "v1" } else { "v2" };
+        victim.logged(&["to client.", &format!(" at {version}:127.0.0.1:0/{nonce} "), &kind]).await;
     }
 
     let mut resident = 0;

@@ -7,12 +7,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use loligo_msgr::testing::FaultProxy;
 use loligo_rados::{Builder, IoCtx, Rados};
-use loligo_server::{Auth, Handle, Level, Server};
-use loligo_wire::EntityType;
+use loligo_server::{Auth, Handle, Level};
+use loligo_wire::{AddrKind, EntityType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+
+use crate::versions::server_of;
 
 /// The server either closes the connection within milliseconds, or only at its time limit for
 /// handshakes, which is longer than this.
@@ -36,12 +38,12 @@ pub(crate) struct Victim {
 }
 
 impl Victim {
-    /// Starts a server with the pools `data`, for the client that must not be affected, and `junk`, each
-    /// of one placement group.
-    pub(crate) async fn start(auth: Auth) -> Self {
+    /// Starts a server of a version with the pools `data`, for the client that must not be affected, and
+    /// `junk`, each of one placement group.
+    pub(crate) async fn start(speaks: AddrKind, auth: Auth) -> Self {
         let lines = Lines::default();
         let log = Arc::clone(&lines);
-        let server = Server::memory()
+        let server = server_of(speaks)
             .pool("data")
             .pool("junk")
             .pg_num(1)

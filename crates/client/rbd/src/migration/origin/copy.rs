@@ -170,7 +170,7 @@ impl Inner {
                 work.end_at(room);
                 (len, exists) = (room, room > 0);
             }
-            let span = Span { from, to: id, grain: Grain::Bytes };
+            let span = Span { from, to: id, grain: Grain::Bytes, with_parent: true };
             for (at, object_offset, piece) in self.pieces(ObjectExtent { len: room, ..whole }) {
                 let piece = piece.min(size.saturating_sub(at));
                 for change in source.changes(at, piece, span, &Maps::default()).await? {

@@ -250,7 +250,7 @@ impl Inner {
         let source = origin.at(to)?;
         for (at, object_offset, len) in self.pieces(extent) {
             let len = len.min(source.size().saturating_sub(at));
-            let span = Span { from, to, grain: span.grain };
+            let span = Span { from, to, ..span };
             for change in source.changes(at, len, span, &Maps::default()).await? {
                 let start = object_offset + (change.offset - at);
                 parts.push((start..start + change.len, change.exists));

@@ -278,13 +278,19 @@ fn nobody_talks_for_ever_before_being_known() {
     let error = (0..1000).find_map(|_| said(&mut server, &request).err()).expect("it ends");
     assert!(matches!(misbehaviour(error), Misbehaviour::HandshakeTooLong { .. }));
 
-    let mut server = server_of(EntityType::MON);
-    said(&mut server, &introduction()).expect("the introduction");
-    said(&mut server, &connect_bytes(15, 0)).expect("the request");
-    said(&mut server, &[0; 8]).expect("what has been received");
+    // Keepalives of both kinds, acknowledgements, and messages that are ignored.
+    let ignored = sealed(&Msg::new(&MMonSubscribe::default()));
+    let ack = [8, 0, 0, 0, 0, 0, 0, 0, 0];
     let keepalive = [14, 0, 0, 0, 0, 0, 0, 0, 0];
-    let error = (0..100_000).find_map(|_| said(&mut server, &keepalive).err()).expect("it ends");
-    assert!(matches!(misbehaviour(error), Misbehaviour::HandshakeTooLong { .. }));
+    for bytes in [&keepalive[..], &[9; 100], &ack, &ignored] {
+        let mut server = server_of(EntityType::MON);
+        said(&mut server, &introduction()).expect("the introduction");
+        said(&mut server, &connect_bytes(15, 0)).expect("the request");
+        said(&mut server, &[0; 8]).expect("what has been received");
+        let error = (0..100_000).find_map(|_| said(&mut server, bytes).err());
+        let error = error.unwrap_or_else(|| panic!("{:?} for ever", &bytes[..9]));
+        assert!(matches!(misbehaviour(error), Misbehaviour::HandshakeTooLong { .. }));
+    }
 }
 
 /// A client that has not authenticated is not served.

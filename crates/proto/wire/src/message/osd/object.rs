@@ -53,12 +53,15 @@ impl Encode for ObjectLocator {
 }
 
 impl Decode for ObjectLocator {
-    const MIN_LEN: usize = 34;
+    const MIN_LEN: usize = 26;
     fn decode(r: &mut Reader<'_>) -> Result<Self, DecodeError> {
-        r.versioned("object_locator_t", 6, 6, |r, _| {
+        // Kernel clients write version 5, which has no hash.
+        r.versioned("object_locator_t", 5, 6, |r, version| {
             let pool = r.get()?;
             r.skip(4)?;
-            Ok(Self { pool, key: r.blob()?.to_vec(), nspace: r.blob()?.to_vec(), hash: r.i64()? })
+            let (key, nspace) = (r.blob()?.to_vec(), r.blob()?.to_vec());
+            let hash = if version < 6 { Self::NO_HASH } else { r.i64()? };
+            Ok(Self { pool, key, nspace, hash })
         })
     }
 }
@@ -256,6 +259,20 @@ mod tests {
         let order = [HObject::min(), named(2, "b"), named(1, "a"), named(1, "b"), HObject::max()];
         assert!(order.is_sorted());
         assert!(order[0].is_min());
+    }
+
+    /// As Linux writes it (`encode_oloc` in `net/ceph/osd_client.c`).
+    #[test]
+    fn kernels_write_locators_without_a_hash() {
+        let mut w = Writer::new();
+        w.versioned(5, 4, |w| {
+            w.u64(3);
+            w.i32(-1);
+            w.blob(b"");
+            w.blob(b"space");
+        });
+        let locator = ObjectLocator { nspace: b"space".to_vec(), ..ObjectLocator::in_pool(PoolId(3)) };
+        assert_eq!(ObjectLocator::from_bytes(&w.into_bytes()), Ok(locator));
     }
 
     #[test]

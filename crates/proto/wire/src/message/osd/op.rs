@@ -201,6 +201,11 @@ pub struct CopyFrom {
     pub src_fadvise_flags: u32,
 }
 
+impl CopyFrom {
+    /// COPY_FROM2: the input names the copy's truncation (`CEPH_OSD_COPY_FROM_FLAG_TRUNCATE_SEQ`).
+    pub const TRUNCATE_SEQ: u8 = 1 << 5;
+}
+
 /// The decoded input of a CALL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallInput {
@@ -349,6 +354,23 @@ impl OsdOp {
         w.blob(source);
         w.put(locator);
         Self::new(OpCode::COPY_FROM).with_args(args).with_data(w.into_bytes())
+    }
+
+    /// COPY_FROM2 of another object of the pool. The copy gets this truncation: sequence number and size.
+    pub fn copy_from2(
+        source: &[u8],
+        locator: &super::ObjectLocator,
+        from: CopyFrom,
+        (truncate_seq, truncate_size): (u32, u64),
+    ) -> Self {
+        let flags = from.flags | CopyFrom::TRUNCATE_SEQ;
+        let mut op = Self::copy_from(source, locator, CopyFrom { flags, ..from });
+        let mut w = Writer::new();
+        w.raw(&op.data);
+        w.u32(truncate_seq);
+        w.u64(truncate_size);
+        op.code = OpCode::COPY_FROM2;
+        op.with_data(w.into_bytes())
     }
 
     /// WRITESAME of `data` over `length` bytes at `offset`.

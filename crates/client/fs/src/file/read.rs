@@ -1,0 +1,143 @@
+//! Reads: from the cache without a lock, or from all objects of the range at once.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use loligo_fs_core::caps::Access;
+use loligo_rados::Errno;
+use loligo_wire::Caps;
+use tokio::task::coop::consume_budget;
+
+use super::File;
+use crate::core::Core;
+use crate::error::Error;
+use crate::inode::Inode;
+use crate::mds::Use;
+
+impl File {
+    /// Reads up to `len` bytes at an offset: fewer only at the file's end.
+    ///
+    /// What is in the client's cache is read without waiting for anybody.
+    ///
+    /// # Errors
+    /// EBADF if the file is not open to read; EIO if locks were lost that the file was opened with.
+    pub async fn read_at(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
+        if !self.options.read || self.is_closed.load(Ordering::Acquire) {
+            return Err(Errno::EBADF.into());
+        }
+        self.locks_hold()?;
+        let end = offset.checked_add(len).ok_or(Errno::EINVAL)?;
+        if !self.inode.id.is_head() {
+            return self.read_of_snapshot(offset, len).await;
+        }
+        // What is cached is read without waiting: a task that does nothing else must leave its thread to
+        // those that answer the servers.
+        consume_budget().await;
+        let began = Instant::now();
+        let data = match self.try_cached(offset, end) {
+            Some(data) => data,
+            None => self.read_waiting(offset, end).await?,
+        };
+        self.fs.core.metrics.read(data.len() as u64, began.elapsed());
+        Ok(data)
+    }
+
+    /// Returns `true` if a cache above this client may keep what is read now (Fc): it hears when it may no
+    /// longer ([`crate::FileSystem::watch_invalidations`]).
+    pub fn may_be_kept(&self) -> bool {
+        let is_cached = || {
+            let reading = self.fs.core.try_acquire(&self.inode, Access::Read, None);
+            reading.is_some_and(|reading| reading.is_cached())
+        };
+        // The state says it also while the data path is being changed.
+        (self.inode.id.is_head() && is_cached()) || self.node().trust().data
+    }
+
+    /// Reads what is not in the cache, or may not be read without asking.
+    async fn read_waiting(&self, offset: u64, end: u64) -> Result<Bytes, Error> {
+        let core = &self.fs.core;
+        // The size is asked for first: while the data is being read, the server could not change it.
+        core.know_size(&self.inode, end).await?;
+        let reading = core.acquire(&self.inode, Access::Read, None).await?;
+        self.read_now(&reading, offset, end).await
+    }
+
+    /// Reads what is in the cache, without a lock of this client's. Returns `None` if something is missing.
+    fn try_cached(&self, offset: u64, end: u64) -> Option<Bytes> {
+        let cached = self.cached.as_ref().filter(|_| !self.is_direct())?;
+        let reading = self.fs.core.try_acquire(&self.inode, Access::Read, None)?;
+        let (view, size) = (&reading.view, self.inode.data.size());
+        if !reading.is_cached() || view.is_inline || (end > size && !view.knows_size) {
+            return None;
+        }
+        let end = end.min(size);
+        if end <= offset {
+            return Some(Bytes::new());
+        }
+        let layout = view.objects.as_ref()?.layout();
+        let mut data = BytesMut::zeroed(usize::try_from(end - offset).ok()?);
+        cached.try_read(layout, offset, &mut data, size).then(|| data.freeze())
+    }
+
+    async fn read_now(&self, reading: &Use<'_>, offset: u64, end: u64) -> Result<Bytes, Error> {
+        let size = self.inode.data.size();
+        let len = end.min(size).saturating_sub(offset);
+        if len == 0 {
+            return Ok(Bytes::new());
+        }
+        if reading.view.is_inline {
+            return self.inline(offset, len);
+        }
+        let objects = reading.view.objects()?;
+        match self.cached.as_ref().filter(|_| reading.is_cached()) {
+            Some(cached) if !self.is_direct() => {
+                let mut data = BytesMut::zeroed(usize::try_from(len).map_err(|_| Errno::EINVAL)?);
+                cached.read(objects.layout(), offset, &mut data, size).await?;
+                Ok(data.freeze())
+            }
+            Some(cached) => {
+                cached.write_back().await?;
+                objects.read(offset, len).await
+            }
+            None => objects.read(offset, len).await,
+        }
+    }
+
+    /// Returns a part of the data that the metadata server keeps itself.
+    fn inline(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
+        let inline = self.inode.known().attrs.inline.clone().unwrap_or_default();
+        let begin = usize::try_from(offset).unwrap_or(usize::MAX).min(inline.len());
+        let mut data = inline[begin..].to_vec();
+        data.resize(usize::try_from(len).map_err(|_| Errno::EINVAL)?, 0);
+        Ok(data.into())
+    }
+
+    /// Reads a file in a snapshot: nobody changes it.
+    async fn read_of_snapshot(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
+        let (size, is_inline) = {
+            let known = self.inode.known();
+            (known.attrs.size, known.attrs.inline.is_some())
+        };
+        let len = len.min(size.saturating_sub(offset));
+        match (len, is_inline) {
+            (0, _) => Ok(Bytes::new()),
+            (_, true) => self.inline(offset, len),
+            _ => self.objects()?.read(offset, len).await,
+        }
+    }
+}
+
+impl Core {
+    /// Makes sure that a file's size is known, if `end` is beyond what is known of it: another client may
+    /// have extended it.
+    pub(crate) async fn know_size(&self, inode: &Arc<Inode>, end: u64) -> Result<(), Error> {
+        let is_known = {
+            let known = inode.known();
+            let vouched = known.issued(self.now_ms()).intersects(Caps::FILE_SHARED | Caps::FILE_EXCL);
+            vouched || end <= known.attrs.size
+        };
+        if is_known { Ok(()) } else { self.ask_attrs(inode, Caps::FILE_SHARED).await }
+    }
+}

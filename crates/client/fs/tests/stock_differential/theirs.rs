@@ -1,0 +1,82 @@
+//! libcephfs, through python3-cephfs: a process that carries out one call a line.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::Client;
+use crate::call::Call;
+
+/// The time that the driver may take to unmount.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+const DRIVER: &str = include_str!("../support/driver.py");
+
+/// A mount of libcephfs.
+pub(crate) struct Theirs {
+    child: Child,
+    calls: Option<ChildStdin>,
+    answers: BufReader<ChildStdout>,
+}
+
+impl Theirs {
+    /// Mounts a directory with the client of the cluster's release.
+    pub(crate) fn mount(cluster: &Path, dir: &str) -> Self {
+        let mut command = Command::new("sh");
+        command.arg(cluster.join("exec")).args(["/usr/bin/python3", "-c", DRIVER, &format!("/{dir}")]);
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python3 is installed");
+        let calls = child.stdin.take();
+        let answers = BufReader::new(child.stdout.take().expect("a pipe"));
+        let mut mounted = Self { child, calls, answers };
+        assert_eq!(mounted.answer(), "mounted");
+        mounted
+    }
+
+    /// Begins a call; `answer` waits for its end.
+    pub(crate) fn send(&mut self, call: &Call) {
+        let calls = self.calls.as_mut().expect("it is mounted");
+        writeln!(calls, "{call}").expect("the driver reads");
+    }
+
+    /// Returns what the driver answers. If it has ended, that is the answer: the caller shows the calls
+    /// before.
+    pub(crate) fn answer(&mut self) -> String {
+        let mut line = String::new();
+        self.answers.read_line(&mut line).expect("text");
+        if !line.ends_with('\n') {
+            self.calls.take();
+            let status = self.child.wait().expect("it is a child");
+            return format!("the driver has ended: {status}");
+        }
+        line.trim_end().to_owned()
+    }
+
+    pub(crate) fn end(mut self) {
+        self.calls.take();
+        let status = self.child.wait().expect("it ends");
+        assert!(status.success(), "the driver: {status}");
+    }
+}
+
+impl Client for Theirs {
+    fn call(&mut self, call: &Call) -> String {
+        self.send(call);
+        self.answer()
+    }
+}
+
+impl Drop for Theirs {
+    fn drop(&mut self) {
+        // After a failed comparison nobody has ended it. It unmounts when it reads no more: a session that is
+        // left behind would hold others up.
+        self.calls.take();
+        let deadline = Instant::now() + PATIENCE;
+        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

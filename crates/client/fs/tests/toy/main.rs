@@ -1,0 +1,13 @@
+//! A client of toy metadata servers, all in this process: good ones, several ranks of them, and ones that
+//! break every rule.
+
+mod cluster;
+mod complete;
+mod hostile;
+mod life;
+mod lookups;
+mod monitor;
+mod ranks;
+mod revokes;
+mod server;
+mod tree;

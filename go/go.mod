@@ -1,0 +1,3 @@
+module github.com/loligo-storage/loligo/go
+
+go 1.21

@@ -1,0 +1,336 @@
+//! The border between Python and Rust: threads, waiting, callbacks, `fork`.
+//!
+//! A process has one [`Home`]: a runtime that drives sockets and timers, a task that takes the operations in
+//! the background their next steps, and threads that call back. It starts with the first use.
+//!
+//! After `fork` the child has none of these threads, and shares the parent's sockets. It therefore gets a
+//! new home with the first use. What belongs to the parent's home fails in the child, and is never dropped
+//! there: see [`Kept`].
+
+use std::ops::Deref;
+use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt as _, StreamExt as _};
+use loligo_wire::Errno;
+use pyo3::IntoPyObjectExt as _;
+use pyo3::prelude::*;
+use tokio::runtime::Runtime;
+use tokio::sync::mpsc;
+
+use crate::error::{Failure, What};
+
+/// Threads that drive sockets: the work of a call is done on the caller's thread.
+const WORKERS: usize = 2;
+
+/// The most operations in the background that are not told of yet.
+const UNDERWAY_MAX: usize = 65_536;
+
+/// How often a waiting thread looks for signals, such as Ctrl-C.
+const SIGNALS_EVERY: Duration = Duration::from_millis(100);
+
+/// Callbacks that run under one acquisition of the interpreter's lock.
+const CALLBACKS_AT_ONCE: usize = 256;
+
+static HOME: ArcSwapOption<Home> = ArcSwapOption::const_empty();
+
+/// An operation in the background.
+type Flight = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// A callback that is due.
+pub(crate) type Call = Box<dyn FnOnce(Python<'_>) + Send>;
+
+/// What a process has one of.
+pub(crate) struct Home {
+    process: u32,
+    pub(crate) runtime: Runtime,
+    flights: mpsc::UnboundedSender<Flight>,
+    underway: AtomicUsize,
+    /// Tells of completed operations.
+    completions: Caller,
+    /// Tells of notifications and log entries. Its callbacks may wait for completions.
+    pub(crate) events: Caller,
+}
+
+impl Home {
+    /// Returns this process's home.
+    pub(crate) fn get() -> PyResult<Arc<Self>> {
+        loop {
+            let found = HOME.load_full();
+            if let Some(home) = found.as_ref().filter(|home| home.is_here()) {
+                return Ok(Arc::clone(home));
+            }
+            let made = Arc::new(Self::start()?);
+            let before = HOME.compare_and_swap(&found, Some(Arc::clone(&made)));
+            if same(before.as_ref(), found.as_ref()) {
+                // One reference for ever: a home is never dropped, neither at the end nor in a child.
+                std::mem::forget(Arc::clone(&made));
+                return Ok(made);
+            }
+        }
+    }
+
+    fn start() -> PyResult<Self> {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.worker_threads(WORKERS).thread_name("loligo-io").enable_all().build()?;
+        let (flights, started) = mpsc::unbounded_channel();
+        runtime.spawn(drive(started));
+        Ok(Self {
+            process: std::process::id(),
+            runtime,
+            flights,
+            underway: AtomicUsize::new(0),
+            completions: Caller::new("loligo-done"),
+            events: Caller::new("loligo-events"),
+        })
+    }
+
+    /// Whether this process made it, and not the one from which it was forked.
+    pub(crate) fn is_here(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// Fails in a child of the process that made it.
+    pub(crate) fn expect_here(&self) -> Result<(), Failure> {
+        if self.is_here() {
+            return Ok(());
+        }
+        let text = "it belongs to the process from which this one was forked: connect again";
+        Err(Failure::new(Errno::ENOTCONN, text))
+    }
+
+    /// Runs an operation on the caller's thread, without the interpreter's lock. A signal handler of Python
+    /// that raises, as that of Ctrl-C does, ends the wait, and the operation is dropped.
+    pub(crate) fn wait<F>(&self, py: Python<'_>, operation: F) -> PyResult<F::Output>
+    where
+        F: Future + Send,
+        F::Output: Send,
+    {
+        py.detach(|| {
+            loligo_lockstat::blocking_point("an operation of a Python program");
+            let _context = self.runtime.enter();
+            let mut operation = pin!(operation);
+            let parker = Arc::new(Parker { thread: thread::current(), woken: AtomicBool::new(false) });
+            let waker = Waker::from(Arc::clone(&parker));
+            let mut context = Context::from_waker(&waker);
+            loop {
+                if let Poll::Ready(output) = operation.as_mut().poll(&mut context) {
+                    return Ok(output);
+                }
+                // Acquire pairs with the Release in `wake_by_ref`: what the waker did is seen.
+                while !parker.woken.swap(false, Ordering::Acquire) {
+                    thread::park_timeout(SIGNALS_EVERY);
+                    if !parker.woken.load(Ordering::Relaxed) {
+                        Python::attach(|py| py.check_signals())?;
+                    }
+                }
+            }
+        })
+    }
+
+    /// Starts an operation in the background. Its first step is taken here, so that operations on one object
+    /// are sent in the order of the calls.
+    fn launch(&self, py: Python<'_>, mut flight: Flight) {
+        let pending = py.detach(|| {
+            let _context = self.runtime.enter();
+            let mut context = Context::from_waker(Waker::noop());
+            flight.as_mut().poll(&mut context).is_pending().then_some(flight)
+        });
+        // The task takes the next step at once, so the waker that is missing here is not missed.
+        if let Some(flight) = pending {
+            let _ = self.flights.send(flight);
+        }
+    }
+}
+
+fn same(one: Option<&Arc<Home>>, other: Option<&Arc<Home>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (None, None) => true,
+        _ => false,
+    }
+}
+
+/// Takes the operations in the background their next steps, in the order in which they are woken: of two
+/// writes that are answered one after the other, the first is told of first.
+async fn drive(mut started: mpsc::UnboundedReceiver<Flight>) {
+    let mut flights = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            biased;
+            flight = started.recv() => match flight {
+                Some(flight) => flights.push(flight),
+                None => return,
+            },
+            Some(()) = flights.next() => {}
+        }
+    }
+}
+
+struct Parker {
+    thread: Thread,
+    woken: AtomicBool,
+}
+
+impl Wake for Parker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if !self.woken.swap(true, Ordering::Release) {
+            self.thread.unpark();
+        }
+    }
+}
+
+/// A thread that calls back, one callback after the other. It starts with the first one.
+pub(crate) struct Caller {
+    name: &'static str,
+    calls: OnceLock<mpsc::UnboundedSender<Call>>,
+}
+
+impl Caller {
+    fn new(name: &'static str) -> Self {
+        Self { name, calls: OnceLock::new() }
+    }
+
+    /// Has the thread call back. What waits is bounded by the callers: operations under way are counted, and
+    /// events are told of one at a time.
+    pub(crate) fn push(&self, call: Call) {
+        let calls = self.calls.get_or_init(|| {
+            let (calls, due) = mpsc::unbounded_channel();
+            // Without a thread nothing is told of; the system then refuses everything else as well.
+            let _ = thread::Builder::new().name(self.name.to_owned()).spawn(move || run_calls(due));
+            calls
+        });
+        let _ = calls.send(call);
+    }
+
+    /// Has the thread run `call`, and waits for its result; `None` if the interpreter ends.
+    pub(crate) async fn ask<T: Send + 'static>(
+        &self,
+        call: impl FnOnce(Python<'_>) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        self.push(Box::new(move |py| {
+            let _ = answer.send(call(py));
+        }));
+        answered.await.ok()
+    }
+}
+
+/// Runs callbacks until the interpreter ends.
+fn run_calls(mut due: mpsc::UnboundedReceiver<Call>) {
+    let mut calls = Vec::with_capacity(CALLBACKS_AT_ONCE);
+    while due.blocking_recv_many(&mut calls, CALLBACKS_AT_ONCE) > 0 {
+        if Python::try_attach(|py| calls.drain(..).for_each(|call| call(py))).is_none() {
+            return;
+        }
+    }
+}
+
+/// Calls a callback of the program's. What it raises is reported as Python reports errors that nobody can
+/// catch.
+pub(crate) fn call_back<'py>(
+    py: Python<'py>,
+    callback: &Py<PyAny>,
+    args: impl pyo3::call::PyCallArgs<'py>,
+) -> Option<Bound<'py, PyAny>> {
+    let callback = callback.bind(py);
+    callback.call1(args).map_err(|error| error.write_unraisable(py, Some(callback))).ok()
+}
+
+/// Runs an operation in one of its two forms: see the crate's documentation.
+pub(crate) fn run<T>(
+    py: Python<'_>,
+    home: &Arc<Home>,
+    what: What,
+    done: Option<Py<PyAny>>,
+    operation: impl Future<Output = Result<T, Failure>> + Send + 'static,
+) -> PyResult<Py<PyAny>>
+where
+    T: for<'py> IntoPyObject<'py> + Send + 'static,
+{
+    home.expect_here().map_err(|failure| what.error(py, failure))?;
+    let Some(done) = done else {
+        let result = home.wait(py, operation)?;
+        return result.map_err(|failure| what.error(py, failure))?.into_py_any(py);
+    };
+    if home.underway.fetch_add(1, Ordering::Relaxed) >= UNDERWAY_MAX {
+        home.underway.fetch_sub(1, Ordering::Relaxed);
+        let text = format!("{UNDERWAY_MAX} operations are under way: wait for some of them first");
+        return Err(what.error(py, Failure::new(Errno::EAGAIN, text)));
+    }
+    let told = Arc::clone(home);
+    let flight = async move {
+        let result = AssertUnwindSafe(operation).catch_unwind().await;
+        let result = result.unwrap_or_else(|_| {
+            Err(Failure::new(Errno::EIO, "an internal error of the library, which standard error has"))
+        });
+        let teller = Arc::clone(&told);
+        told.completions.push(Box::new(move |py| {
+            tell(py, &done, what, result);
+            teller.underway.fetch_sub(1, Ordering::Relaxed);
+        }));
+    };
+    home.launch(py, Box::pin(flight));
+    Ok(py.None())
+}
+
+/// Calls `done(value, None)` or `done(None, error)`.
+fn tell<T>(py: Python<'_>, done: &Py<PyAny>, what: What, result: Result<T, Failure>)
+where
+    T: for<'py> IntoPyObject<'py>,
+{
+    let result = result.map_err(|failure| what.error(py, failure)).and_then(|value| value.into_py_any(py));
+    match result {
+        Ok(value) => drop(call_back(py, done, (value, py.None()))),
+        Err(error) => drop(call_back(py, done, (py.None(), error.into_value(py)))),
+    }
+}
+
+/// A value that belongs to a home. In a child after `fork` it is left alone: dropping it there would close
+/// connections of the parent.
+pub(crate) struct Kept<T> {
+    pub(crate) home: Arc<Home>,
+    value: Option<T>,
+}
+
+impl<T> Kept<T> {
+    pub(crate) fn new(home: &Arc<Home>, value: T) -> Self {
+        Self { home: Arc::clone(home), value: Some(value) }
+    }
+
+    /// Takes the value out.
+    pub(crate) fn into_inner(mut self) -> T {
+        self.value.take().expect("it is taken out once")
+    }
+}
+
+impl<T> Deref for Kept<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.value.as_ref().expect("it is taken out at the end")
+    }
+}
+
+impl<T> Drop for Kept<T> {
+    fn drop(&mut self) {
+        let value = self.value.take();
+        if self.home.is_here() {
+            let _context = self.home.runtime.enter();
+            drop(value);
+        } else {
+            std::mem::forget(value);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! The program: one file that needs no shared library.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::Result;
+use crate::process::{cargo, output_of, succeed, workspace};
+
+/// The target that the program is built for. It is named even where it is the host's, so that procedural
+/// macros, which the compiler loads as shared libraries, are built without the flags of the program.
+pub(super) fn target() -> Result<String> {
+    let version = output_of(Command::new("rustc").arg("-vV").current_dir(workspace()))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.ok_or("rustc -vV names no host")?.to_owned())
+}
+
+/// Builds the program into `dir`.
+pub(super) fn build(dir: &Path) -> Result<PathBuf> {
+    let target = target()?;
+    let folder = workspace().join("target").join("dist");
+    let mut build = cargo();
+    build.args(["build", "--locked", "--profile", "dist", "--package", "loligo", "--target", &target]);
+    build.arg("--target-dir").arg(&folder);
+    build.env("RUSTFLAGS", rust_flags()?).env("CFLAGS", c_flags()?).env_remove("CARGO_ENCODED_RUSTFLAGS");
+    succeed(&mut build)?;
+    let built = folder.join(&target).join("dist").join("loligo");
+    let program = dir.join("loligo");
+    // A program that runs keeps its old file.
+    let _ = fs::remove_file(&program);
+    fs::copy(&built, &program).map_err(|why| format!("cannot copy {}: {why}", built.display()))?;
+    check(&program)?;
+    Ok(program)
+}
+
+/// Where random numbers are from: the kernel's call. Otherwise the crate looks for the C library's function
+/// in shared libraries, finds none, and reads `/dev/random`, which an empty root does not have.
+const RANDOM: &str = r#"getrandom_backend="linux_getrandom""#;
+
+/// No shared libraries, and no folder of this machine in the program: two machines make equal files.
+fn rust_flags() -> Result<String> {
+    let renamed =
+        folders()?.map(|(folder, name)| format!(" --remap-path-prefix={}={name}", folder.display()));
+    Ok(format!("-Ctarget-feature=+crt-static --cfg {RANDOM}{}", renamed.concat()))
+}
+
+fn c_flags() -> Result<String> {
+    let renamed = folders()?.map(|(folder, name)| format!("-ffile-prefix-map={}={name} ", folder.display()));
+    Ok(renamed.concat())
+}
+
+/// The folders whose names compilers would write into what they make, and what stands for them there.
+fn folders() -> Result<[(PathBuf, &'static str); 2]> {
+    let home = std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo"));
+    let registry = std::env::var_os("CARGO_HOME").map(PathBuf::from).or(home);
+    Ok([(workspace(), "/loligo"), (registry.ok_or("neither CARGO_HOME nor HOME is set")?, "/cargo")])
+}
+
+/// Checks that the program asks for no interpreter and no library.
+fn check(program: &Path) -> Result<()> {
+    let headers =
+        output_of(Command::new("readelf").args(["-W", "--program-headers", "--dynamic"]).arg(program))?;
+    match headers.lines().find(|line| line.contains(" INTERP ") || line.contains("(NEEDED)")) {
+        None => Ok(()),
+        Some(line) => Err(format!("{} needs a shared library: {}", program.display(), line.trim()).into()),
+    }
+}
+
+/// Has the program write its manual pages and completions.
+pub(super) fn describe(program: &Path, dir: &Path) -> Result<()> {
+    let (manual, completions) = (dir.join("man"), dir.join("completions"));
+    for folder in [&manual, &completions] {
+        fs::create_dir_all(folder)?;
+    }
+    succeed(Command::new(program).arg("manual").arg(&manual))?;
+    for (shell, file) in [("bash", "loligo"), ("zsh", "_loligo"), ("fish", "loligo.fish")] {
+        let script = output_of(Command::new(program).args(["completions", shell]))?;
+        fs::write(completions.join(file), script)?;
+    }
+    Ok(())
+}
