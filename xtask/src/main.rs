@@ -19,6 +19,7 @@ mod lint;
 mod miri;
 mod process;
 mod programs;
+mod pybind;
 mod python;
 mod slowest;
 mod stock;

@@ -245,8 +245,8 @@ impl Cluster {
         Ok(())
     }
 
-    /// Ends the daemons. A metadata server that is asked to end when the monitors have ended already may
-    /// try for ever to tell them, and occupy a processor: who is late is killed.
+    /// Ends the daemons, and kills those that are late: a metadata server that is asked to end when the
+    /// monitors have ended already may try for ever to tell them, and occupy a processor.
     fn stop(&self) {
         let Ok(files) = fs::read_dir(self.dir.join("run")) else { return };
         let names = files.flatten().filter_map(|f| f.file_name().into_string().ok());

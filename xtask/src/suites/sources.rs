@@ -1,21 +1,11 @@
-//! The public tests of Ceph's Python modules, which Debian's packages do not have: they are taken from
-//! Debian's source package of release 18.2.7, whose checksum is known.
-
-use std::fs;
-use std::path::PathBuf;
-use std::process::Command;
+//! The public tests of Ceph's Python modules, inside the folder of the release that runs them.
 
 use crate::Result;
-use crate::process::output_of;
+use crate::pybind;
 use crate::stock::Root;
 
 /// Where they are inside the release's folder.
 const FOLDER: &str = "/var/tmp/ceph-18.2.7-tests";
-const ARCHIVE: &str = "http://deb.debian.org/debian/pool/main/c/ceph/ceph_18.2.7%2bds.orig.tar.xz";
-const SHA256: &str = "SHA256:71c0795fa0d6312ec7b57dee4031559b7e62e086a78e6ae1ad8549e0b351e28f";
-/// The folder in the archive.
-const WITHIN: &str = "ceph-18.2.7+ds/src/test/pybind";
-const FILES: [&str; 4] = ["assertions.py", "pytest.ini", "test_rados.py", "test_rbd.py"];
 
 /// The path of a file inside the release's folder.
 pub(super) fn file(name: &str) -> String {
@@ -24,27 +14,5 @@ pub(super) fn file(name: &str) -> String {
 
 /// Fetches the tests, unless they are there.
 pub(super) fn prepare(root: &Root) -> Result<()> {
-    let folder = outside(root, FOLDER);
-    if FILES.iter().all(|name| folder.join(name).exists()) {
-        return Ok(());
-    }
-    eprintln!("fetching the tests of Ceph's Python modules: {ARCHIVE}");
-    let (unfinished, archive) =
-        (outside(root, "/var/tmp/ceph-tests.unfinished"), outside(root, "/var/tmp/ceph.orig.tar.xz"));
-    // apt's own client: it knows the machine's proxies, and compares the checksum.
-    let mut fetch = Command::new("/usr/lib/apt/apt-helper");
-    output_of(fetch.args(["download-file", ARCHIVE]).arg(&archive).arg(SHA256))?;
-    fs::create_dir_all(&unfinished)?;
-    let mut unpack = Command::new("tar");
-    unpack.arg("-xJf").arg(&archive).arg("-C").arg(&unfinished).arg("--strip-components=4");
-    output_of(unpack.args(FILES.map(|name| format!("{WITHIN}/{name}"))))?;
-    fs::remove_file(&archive)?;
-    if folder.exists() {
-        fs::remove_dir_all(&folder)?;
-    }
-    Ok(fs::rename(&unfinished, &folder)?)
-}
-
-fn outside(root: &Root, inside: &str) -> PathBuf {
-    root.path().join(inside.trim_start_matches('/'))
+    pybind::fetch(&root.path().join(FOLDER.trim_start_matches('/')))
 }

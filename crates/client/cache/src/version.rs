@@ -1,4 +1,4 @@
-//! A count of changes, by which several pages are read as they were at one time, without a lock.
+//! A count of changes. With it a reader sees several pages as they were at one time, without a lock.
 
 use crate::sync::{AtomicU64, Ordering};
 

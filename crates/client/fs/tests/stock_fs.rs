@@ -267,7 +267,16 @@ async fn snapshots_of_either_are_read_by_the_other() {
     assert_eq!(listed, [&b"first"[..], b"second"]);
     assert_eq!(failed(ours.create_dir(".snap/first/x", 0o755).await), Errno::EROFS);
     ours.rename(".snap/second", ".snap/third").await.expect("renamed");
-    ours.remove_dir(".snap/third").await.expect("removed");
+    assert_eq!(sum(&place.read(".snap/third/f").await), sum(&new), "renamed by us");
+    beside({
+        let (from, to) = (theirs(".snap/third"), theirs(".snap/fourth"));
+        move || fs::rename(from, to).expect("renamed")
+    })
+    .await;
+    assert_eq!(sum(&place.read(".snap/fourth/f").await), sum(&new), "renamed by the other");
+    let listed = ours.read_dir(".snap/fourth").await.expect("opened").all().await.expect("listed");
+    assert_eq!(listed.len(), 1);
+    ours.remove_dir(".snap/fourth").await.expect("removed");
     ours.remove_dir(".snap/first").await.expect("removed");
     place.end().await;
 }

@@ -1,11 +1,11 @@
 //! Every interleaving of operations and a revoke on the word of an inode: no operation begins after the
 //! revoke is finished, exactly one caller learns that a capability is drained, and it sees what the
-//! operations did.
+//! operations did. No write goes past a buffer that another one may fill.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p loligo-fs-core --release --test loom`
 #![cfg(loom)]
 
-use loligo_fs_core::word::{CapWord, Class, Refusal};
+use loligo_fs_core::word::{Busy, CapWord, Class, Refusal};
 use loligo_types::Caps;
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -100,5 +100,29 @@ fn an_operation_sees_what_was_published_with_its_capability() {
             assert_eq!(model.word.put(Class::Read), Caps::NONE);
         }
         thread.join().expect("no panic");
+    });
+}
+
+#[test]
+fn no_write_past_the_cache_is_in_progress_while_the_cache_is_used() {
+    check(|| {
+        let model = Model::new(Caps::FILE_WR);
+        let other = model.clone();
+        // The owner grants the buffer as it does at each event: it takes everything back first, and grants
+        // the buffer only if no write to the store is in progress.
+        let owner = thread::spawn(move || {
+            let _ = other.word.revoke(Caps::FILE_WR | Caps::FILE_BUFFER);
+            let is_busy = other.word.busy().writes;
+            let buffer = if is_busy { Caps::NONE } else { Caps::FILE_BUFFER };
+            other.word.publish(Caps::FILE_WR | buffer, 1);
+        });
+        if let Ok(class) = model.word.begin(true, 1) {
+            if class == Class::Write {
+                assert!(!model.word.usable().contains(Caps::FILE_BUFFER), "past what may be buffered");
+            }
+            let _ = model.word.put(class);
+        }
+        owner.join().expect("no panic");
+        assert_eq!(model.word.busy(), Busy::default());
     });
 }

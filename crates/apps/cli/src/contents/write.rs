@@ -146,10 +146,15 @@ pub(super) async fn write_image(
 /// for alive until it has been silent for half a minute.
 async fn remove_incomplete(io: &IoCtx, name: &Name) -> Result<(), loligo_rbd::Error> {
     let until = Instant::now() + 2 * WATCH_MAX;
+    let mut is_told = false;
     loop {
         match loligo_rbd::remove(io, name, |_, _| {}).await {
             Err(loligo_rbd::Error::NoImage(_)) => return Ok(()),
             Err(loligo_rbd::Error::InUse) if Instant::now() < until => {
+                if !std::mem::replace(&mut is_told, true) {
+                    let most_s = (2 * WATCH_MAX).as_secs();
+                    eprintln!("loligo: image '{name}' of an earlier start is in use: waiting up to {most_s} s");
+                }
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }
             done => return done,

@@ -126,7 +126,7 @@ impl Names {
         self.hash
     }
 
-    /// Returns a name's hash, by which the directory is ordered and divided.
+    /// Returns a name's hash: servers order and divide a directory by the hashes of its names.
     pub(crate) fn hash_of(&self, name: &[u8]) -> u32 {
         self.hash.of(b"", name) & Frag::HASH_MASK
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use arc_swap::ArcSwapOption;
 use az::WrappingAs as _;
 use loligo_fs_core::word::{CapWord, Class};
-use loligo_wire::{Caps, UTime};
+use loligo_wire::UTime;
 
 use super::trust::Trust;
 use crate::data::Objects;
@@ -118,14 +118,7 @@ impl DataPath {
         if !view.is_trusted(now_ms) {
             return None;
         }
-        let usable = self.word.usable();
-        let class = match writes {
-            false if usable.contains(Caps::FILE_CACHE) => Class::CachedRead,
-            false => Class::Read,
-            true if usable.contains(Caps::FILE_BUFFER) => Class::BufferedWrite,
-            true => Class::Write,
-        };
-        self.word.try_ref(class, generation).ok().map(|()| class)
+        self.word.begin(writes, generation).ok()
     }
 
     /// Puts a reference back. Returns `true` if the state must be looked at.
@@ -223,6 +216,8 @@ impl DataPath {
 
 #[cfg(test)]
 mod tests {
+    use loligo_wire::Caps;
+
     use super::*;
 
     fn trusted() -> (DataPath, Arc<Trust>) {

@@ -70,20 +70,36 @@ impl Table {
         found
     }
 
-    /// Finds an inode, or adds it with the address that requests name it by.
+    /// Finds an inode, or adds it with the address that requests name it by. One of a snapshot that has
+    /// another address since is replaced: the snapshot was renamed, and no request finds the former address.
     pub(crate) fn get_or_add(&self, id: InodeId, address: impl FnOnce() -> FilePath) -> Arc<Inode> {
-        if let Some(known) = self.get(id) {
-            return known;
+        match self.get(id) {
+            Some(known) if id.is_head() => known,
+            Some(known) => self.at_address(known, address()),
+            None => self.add(id, address()),
         }
-        let new = Inode::new(id, address(), self.has_cache, Names::new(Arc::clone(&self.names)));
+    }
+
+    fn at_address(&self, known: Arc<Inode>, address: FilePath) -> Arc<Inode> {
+        if known.address == address { known } else { self.add(known.id, address) }
+    }
+
+    /// Adds an inode, unless somebody else has added it with this address meanwhile.
+    fn add(&self, id: InodeId, address: FilePath) -> Arc<Inode> {
+        let new = Inode::new(id, address, self.has_cache, Names::new(Arc::clone(&self.names)));
         self.touch(&new);
-        let (inode, is_new) = {
+        let (inode, replaced) = {
             let mut part = self.part(id).lock();
-            let before = part.len();
-            let inode = Arc::clone(part.entry(id).or_insert(new));
-            (inode, part.len() > before)
+            match part.get(&id) {
+                Some(known) if id.is_head() || known.address == new.address => return Arc::clone(known),
+                _ => {
+                    let replaced = part.insert(id, Arc::clone(&new));
+                    (new, replaced)
+                }
+            }
         };
-        if is_new && self.count.fetch_add(1, Ordering::Relaxed) >= self.crowd {
+        // Dropped without the lock.
+        if replaced.is_none() && self.count.fetch_add(1, Ordering::Relaxed) >= self.crowd {
             self.crowded.notify_one();
         }
         inode
@@ -118,7 +134,8 @@ impl Table {
     pub(crate) fn remove_unused(&self, inode: &Arc<Inode>) -> bool {
         let mut part = self.part(inode.id).lock();
         let is_unused = Arc::strong_count(inode) <= 2;
-        if is_unused && part.remove(&inode.id).is_some() {
+        let is_here = part.get(&inode.id).is_some_and(|known| Arc::ptr_eq(known, inode));
+        if is_unused && is_here && part.remove(&inode.id).is_some() {
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
         is_unused
@@ -136,7 +153,7 @@ impl Table {
 
 #[cfg(test)]
 mod tests {
-    use loligo_wire::Ino;
+    use loligo_wire::{Ino, SnapId};
 
     use super::*;
 
@@ -152,5 +169,19 @@ mod tests {
         drop(another);
         assert!(table.remove_unused(&inode));
         assert!(table.get(id).is_none() && table.len() == 0);
+    }
+
+    #[test]
+    fn a_renamed_snapshot_is_addressed_by_its_new_name() {
+        let table = Table::new(true, usize::MAX);
+        let id = InodeId { ino: Ino(7), snap: SnapId(3) };
+        let address = |path: &str| FilePath { base: Ino(7), path: path.into() };
+        let before = table.get_or_add(id, || address("/before"));
+        assert!(Arc::ptr_eq(&before, &table.get_or_add(id, || address("/before"))));
+        let after = table.get_or_add(id, || address("/after"));
+        assert_eq!(after.address_of(b"f").path, b"/after/f");
+        assert_eq!(table.len(), 1);
+        assert!(table.remove_unused(&before), "who has it keeps it");
+        assert!(Arc::ptr_eq(&after, &table.get(id).expect("the other one stays")));
     }
 }

@@ -77,43 +77,91 @@ const SETTINGS: [(&str, &str); 16] = [
     ("ceph.dir.pin", "-1"),
 ];
 
+/// What a path is for.
+#[derive(Clone, Copy)]
+enum Purpose {
+    New,
+    File,
+    Dir,
+}
+
 /// The script. It depends on the seed and on the answers alone.
 pub(crate) struct Script {
     rng: Rng,
-    /// Paths that were made. Some are gone again.
-    seen: Vec<Vec<u8>>,
+    known: Known,
     made: u64,
     refused: u64,
 }
 
+/// What the answers tell of the tree. Most calls are of what is there: a script of calls that are refused
+/// shows little.
+#[derive(Default)]
+struct Known {
+    /// Paths that were made, by their names alone. Some are gone again, with a directory above them.
+    files: Vec<Vec<u8>>,
+    dirs: Vec<Vec<u8>>,
+    open: [bool; SLOTS as usize],
+}
+
+impl Known {
+    fn add(&mut self, path: &Text, is_dir: bool) {
+        let path = plain(path).join(&b'/');
+        if path.is_empty() || self.files.contains(&path) || self.dirs.contains(&path) {
+            return;
+        }
+        let paths = if is_dir { &mut self.dirs } else { &mut self.files };
+        if paths.len() == SEEN_MAX {
+            paths.remove(0);
+        }
+        paths.push(path);
+    }
+
+    /// Forgets a path and what is below it. Returns `true` if it was a directory.
+    fn forget(&mut self, path: &Text) -> bool {
+        let path = plain(path).join(&b'/');
+        let below = [&path[..], b"/"].concat();
+        let is_dir = self.dirs.contains(&path);
+        let stays = |known: &Vec<u8>| *known != path && !known.starts_with(&below);
+        self.files.retain(stays);
+        self.dirs.retain(stays);
+        is_dir
+    }
+}
+
 impl Script {
     pub(crate) fn new(seed: u64) -> Self {
-        Self { rng: Rng::with_seed(seed), seen: Vec::new(), made: 0, refused: 0 }
+        Self { rng: Rng::with_seed(seed), known: Known::default(), made: 0, refused: 0 }
     }
 
     /// Learns from the answer which paths there are.
     pub(crate) fn answered(&mut self, call: &Call, answer: &str) {
         if answer.starts_with("err") {
             self.refused += 1;
+            if let Call::Stat { path } | Call::StatLink { path } | Call::Content { path } = call {
+                self.known.forget(path);
+            }
             return;
         }
-        let path = match call {
-            Call::Open { path, .. }
-            | Call::MakeDir { path, .. }
-            | Call::Symlink { path, .. }
-            | Call::MakeNode { path, .. }
-            | Call::Rename { to: path, .. }
-            | Call::Link { to: path, .. } => &path.0,
-            _ => return,
-        };
-        if self.seen.contains(path) {
-            return;
+        let known = &mut self.known;
+        match call {
+            Call::Open { slot, path, .. } => {
+                known.open[usize::from(*slot)] = true;
+                known.add(path, false);
+            }
+            Call::Close { slot } => known.open[usize::from(*slot)] = false,
+            Call::MakeDir { path, .. } => known.add(path, true),
+            Call::Symlink { path, .. } | Call::MakeNode { path, .. } => known.add(path, false),
+            Call::Link { to, .. } => known.add(to, false),
+            Call::Unlink { path } | Call::RemoveDir { path } => {
+                known.forget(path);
+            }
+            Call::Rename { from, to } => {
+                let is_dir = known.forget(from);
+                known.forget(to);
+                known.add(to, is_dir);
+            }
+            _ => {}
         }
-        if self.seen.len() == SEEN_MAX {
-            let at = self.rng.usize(..SEEN_MAX);
-            self.seen.swap_remove(at);
-        }
-        self.seen.push(path.clone());
     }
 
     /// The number of calls that failed.
@@ -137,8 +185,14 @@ impl Script {
         }
     }
 
+    /// Most often a slot with an open file.
     fn slot(&mut self) -> u8 {
-        self.rng.u8(..SLOTS)
+        let any = self.rng.u8(..SLOTS);
+        let is_open = |slot: &u8| self.known.open[usize::from(*slot)];
+        if self.rng.u32(..10) == 0 {
+            return any;
+        }
+        (0..SLOTS).map(|step| (any + step) % SLOTS).find(is_open).unwrap_or(any)
     }
 
     fn one<T: Copy>(&mut self, of: &[T]) -> T {
@@ -148,26 +202,37 @@ impl Script {
     fn name(&mut self) -> Vec<u8> {
         match self.rng.u32(..20) {
             0 => self.one(&ODD).to_vec(),
-            _ => vec![b'a' + self.rng.u8(..6)],
+            _ => vec![b'a' + self.rng.u8(..12)],
         }
+    }
+
+    fn of(&mut self, paths: fn(&Known) -> &Vec<Vec<u8>>) -> Option<Vec<u8>> {
+        let count = paths(&self.known).len();
+        (count > 0).then(|| paths(&self.known)[self.rng.usize(..count)].clone())
     }
 
     /// A path that was made before.
     fn old(&mut self) -> Vec<u8> {
-        match self.seen.len() {
-            0 => self.name(),
-            count => self.seen[self.rng.usize(..count)].clone(),
-        }
+        let is_dir = self.rng.u32(..3) == 0;
+        let first = if is_dir { self.of(|known| &known.dirs) } else { self.of(|known| &known.files) };
+        first.unwrap_or_else(|| self.name())
+    }
+
+    /// A name in a directory, or in the root.
+    fn new_path(&mut self) -> Vec<u8> {
+        let dir = self.of(|known| &known.dirs).filter(|_| self.rng.u32(..4) > 0);
+        let name = self.name();
+        dir.map_or_else(|| name.clone(), |dir| [&dir[..], b"/", &name].concat())
     }
 
     fn raw_path(&mut self) -> Vec<u8> {
         match self.rng.u32(..20) {
-            0..=10 => self.old(),
-            11..=16 => {
+            0..=12 => self.old(),
+            13..=17 => self.new_path(),
+            18 => {
                 let (dir, name) = (self.old(), self.name());
                 [&dir[..], b"/", &name].concat()
             }
-            17..=18 => self.name(),
             _ => {
                 // Deep, through what may not be there, and up again.
                 let names: Vec<Vec<u8>> = (0..self.rng.usize(2..12)).map(|_| self.name()).collect();
@@ -176,8 +241,23 @@ impl Script {
         }
     }
 
+    /// A path with which a call has a purpose, four times of five.
+    fn fit(&mut self, purpose: Purpose) -> Text {
+        let fits = match purpose {
+            _ if self.rng.u32(..5) == 0 => None,
+            Purpose::New => Some(self.new_path()),
+            Purpose::File => self.of(|known| &known.files),
+            Purpose::Dir => self.of(|known| &known.dirs),
+        };
+        fits.map_or_else(|| self.path(), |path| self.spelled(path))
+    }
+
     fn path(&mut self) -> Text {
         let path = self.raw_path();
+        self.spelled(path)
+    }
+
+    fn spelled(&mut self, path: Vec<u8>) -> Text {
         Text(match self.rng.u32(..30) {
             1 => [b"/", &path[..]].concat(),
             // Not up again: libcephfs does so from a file, too, and from the mount's root.
@@ -245,15 +325,16 @@ impl Script {
         };
         // `O_EXCL` has a meaning with `O_CREAT` alone.
         let how = Open { create: how.create || how.exclusive, ..how };
-        Call::Open { slot: self.slot(), path: self.path(), how, mode: self.mode() & 0o777 | 0o600 }
+        let path = self.fit(if how.exclusive { Purpose::New } else { Purpose::File });
+        Call::Open { slot: self.rng.u8(..SLOTS), path, how, mode: self.mode() & 0o777 | 0o600 }
     }
 
     fn make(&mut self) -> Call {
-        let path = self.path();
+        let path = self.fit(Purpose::New);
         match self.rng.u32(..20) {
             0..=6 => Call::MakeDir { path, mode: self.mode() },
             7..=10 => self.open(),
-            11..=13 => Call::Link { from: path, to: self.path() },
+            11..=13 => Call::Link { from: self.fit(Purpose::File), to: path },
             14..=16 => self.symlink(path),
             _ => {
                 let (kind, rdev) = self.one(&[
@@ -282,12 +363,11 @@ impl Script {
     }
 
     fn remove_or_move(&mut self) -> Call {
-        let path = self.path();
         match self.rng.u32(..12) {
-            0..=3 => Call::Unlink { path },
-            4..=5 => Call::RemoveDir { path },
+            0..=3 => Call::Unlink { path: self.fit(Purpose::File) },
+            4..=5 => Call::RemoveDir { path: self.fit(Purpose::Dir) },
             _ => {
-                let to = self.path();
+                let (path, to) = (self.path(), self.fit(Purpose::New));
                 // libcephfs takes a name that is renamed to itself for gone.
                 if plain(&path) == plain(&to) {
                     Call::StatLink { path }
@@ -299,13 +379,12 @@ impl Script {
     }
 
     fn look(&mut self) -> Call {
-        let path = self.path();
         match self.rng.u32(..16) {
-            0..=3 => Call::Stat { path },
-            4..=6 => Call::StatLink { path },
-            7..=8 => Call::ReadLink { path },
-            9..=11 => Call::ReadDir { path },
-            _ => Call::Content { path },
+            0..=3 => Call::Stat { path: self.path() },
+            4..=6 => Call::StatLink { path: self.path() },
+            7 => Call::ReadLink { path: self.fit(Purpose::File) },
+            8..=11 => Call::ReadDir { path: self.fit(Purpose::Dir) },
+            _ => Call::Content { path: self.fit(Purpose::File) },
         }
     }
 
@@ -322,7 +401,7 @@ impl Script {
                 let mut time = || self.rng.u32(1_000_000..1_700_000) * 1000;
                 Call::SetTimes { path, atime: time(), mtime: time() }
             }
-            _ => Call::Truncate { path, size: self.size() },
+            _ => Call::Truncate { path: self.fit(Purpose::File), size: self.size() },
         }
     }
 
@@ -347,7 +426,7 @@ impl Script {
     }
 
     fn snapshots(&mut self) -> Call {
-        let dir = self.old();
+        let dir = self.of(|known| &known.dirs).unwrap_or_else(|| self.name());
         let snap = |name: &str| Text([&dir[..], b"/.snap", name.as_bytes()].concat());
         let name = format!("/s{}", self.rng.u32(..3));
         match self.rng.u32(..12) {

@@ -31,10 +31,8 @@ fn asked(toy: &Toy, is_meant: impl Fn(&RequestOp) -> bool) -> Vec<i32> {
     heard.iter().filter(|(_, request)| is_meant(&request.op)).map(|(rank, _)| rank.0).collect()
 }
 
-/// Goal: a request about a name goes to the rank that has the part of the directory which the name is in.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_request_goes_to_the_rank_of_the_names_part() {
-    let (toy, fs) = mounted(2).await;
+/// Makes a directory "d". Replies tell that rank 1 has the names in it.
+async fn make_of_rank_1(toy: &Toy, fs: &FileSystem) {
     fs.create_dir("d", 0o755).await.expect("made");
     let dir = fs.stat("d").await.expect("there").ino;
     toy.twist(move |msg| {
@@ -44,6 +42,13 @@ async fn a_request_goes_to_the_rank_of_the_names_part() {
         }
         vec![Msg::new(&reply).with_tid(msg.header.tid)]
     });
+}
+
+/// Goal: a request about a name goes to the rank that has the part of the directory which the name is in.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_goes_to_the_rank_of_the_names_part() {
+    let (toy, fs) = mounted(2).await;
+    make_of_rank_1(&toy, &fs).await;
     let is_mknod = |op: &RequestOp| matches!(op, RequestOp::MkNod { .. });
     fs.make_node("d/first", 0o644, 0).await.expect("made");
     fs.make_node("d/second", 0o644, 0).await.expect("made");
@@ -60,15 +65,7 @@ async fn a_request_goes_to_the_rank_of_the_names_part() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_rank_that_comes_back_is_asked_anew() {
     let (toy, fs) = mounted(2).await;
-    fs.create_dir("d", 0o755).await.expect("made");
-    let dir = fs.stat("d").await.expect("there").ino;
-    toy.twist(move |msg| {
-        let Ok(mut reply) = msg.open::<ClientReply>() else { return vec![msg] };
-        if let Some(dentry) = reply.trace.dentry.as_mut().filter(|dentry| dentry.dir.ino == dir) {
-            dentry.dirstat.auth = Rank(1);
-        }
-        vec![Msg::new(&reply).with_tid(msg.header.tid)]
-    });
+    make_of_rank_1(&toy, &fs).await;
     let is_mknod = |op: &RequestOp| matches!(op, RequestOp::MkNod { .. });
     fs.make_node("d/first", 0o644, 0).await.expect("made");
     fs.make_node("d/second", 0o644, 0).await.expect("made");

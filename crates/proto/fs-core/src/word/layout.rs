@@ -120,6 +120,17 @@ impl Fields {
         &mut self.counts[class.index()]
     }
 
+    /// What a read or a write does: it uses the cache as soon as the capability for that may be used.
+    pub(super) fn class(&self, writes: bool) -> Class {
+        let usable = self.held & !self.revoking;
+        match writes {
+            false if usable & CACHE != 0 => Class::CachedRead,
+            false => Class::Read,
+            true if usable & BUFFER != 0 => Class::BufferedWrite,
+            true => Class::Write,
+        }
+    }
+
     pub(super) fn busy(&self) -> Busy {
         let [reads, cached_reads, writes, buffered_writes] = self.counts.map(|count| count > 0);
         Busy { reads, cached_reads, writes, buffered_writes }

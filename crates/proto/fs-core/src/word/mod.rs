@@ -67,6 +67,20 @@ impl CapWord {
         Self(AtomicU64::new(0))
     }
 
+    /// Takes a reference to read or to write the file's data, and returns its class: with the cache if the
+    /// capability for that may be used. The class is chosen in the step that takes the reference, so no
+    /// write goes past a buffer that was permitted meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which the operation must take the inode's lock.
+    pub fn begin(&self, writes: bool, generation: u32) -> Result<Class, Refusal> {
+        self.change(Acquire, |fields| {
+            let class = fields.class(writes);
+            take(fields, class, generation).map(|()| class)
+        })
+    }
+
     /// Takes a reference for an operation, if all capabilities of its class are held, of the session's
     /// current `generation`, and not being revoked.
     ///
@@ -74,24 +88,7 @@ impl CapWord {
     ///
     /// The reason for which the operation must take the inode's lock.
     pub fn try_ref(&self, class: Class, generation: u32) -> Result<(), Refusal> {
-        self.change(Acquire, |fields| {
-            let bits = class.bits();
-            if fields.revoking & bits != 0 {
-                return Err(Refusal::Revoking);
-            }
-            if fields.held & bits != bits {
-                return Err(Refusal::Missing);
-            }
-            if fields.generation != generation % GENERATIONS {
-                return Err(Refusal::Stale);
-            }
-            let count = fields.count(class);
-            if *count == REFERENCES_MAX {
-                return Err(Refusal::Full);
-            }
-            *count += 1;
-            Ok(())
-        })
+        self.change(Acquire, |fields| take(fields, class, generation))
     }
 
     /// Returns the reference of an operation that has ended, and the revoked capabilities that it was the
@@ -177,4 +174,23 @@ impl CapWord {
             }
         }
     }
+}
+
+fn take(fields: &mut Fields, class: Class, generation: u32) -> Result<(), Refusal> {
+    let bits = class.bits();
+    if fields.revoking & bits != 0 {
+        return Err(Refusal::Revoking);
+    }
+    if fields.held & bits != bits {
+        return Err(Refusal::Missing);
+    }
+    if fields.generation != generation % GENERATIONS {
+        return Err(Refusal::Stale);
+    }
+    let count = fields.count(class);
+    if *count == REFERENCES_MAX {
+        return Err(Refusal::Full);
+    }
+    *count += 1;
+    Ok(())
 }
