@@ -236,7 +236,12 @@ impl Load<'_> {
     /// Prints the figures in the form of `loligo fs bench --format json`.
     fn measure(&self, through: &dyn Through) -> Result<()> {
         let writes = matches!(self.options.mode, Mode::Write | Mode::Randwrite);
-        let access = if writes { libc::O_RDWR } else { libc::O_RDONLY };
+        let access = match self.options.mode {
+            // What streams into a file does not read it.
+            Mode::Write => libc::O_WRONLY,
+            Mode::Randwrite => libc::O_RDWR,
+            _ => libc::O_RDONLY,
+        };
         let flags = if self.options.direct { access | libc::O_DIRECT } else { access };
         let file = if self.is_of_data() { through.open(&self.data(), flags)? } else { -1 };
         if self.options.warm {

@@ -153,7 +153,9 @@ async fn remove_incomplete(io: &IoCtx, name: &Name) -> Result<(), loligo_rbd::Er
             Err(loligo_rbd::Error::InUse) if Instant::now() < until => {
                 if !std::mem::replace(&mut is_told, true) {
                     let most_s = (2 * WATCH_MAX).as_secs();
-                    eprintln!("loligo: image '{name}' of an earlier start is in use: waiting up to {most_s} s");
+                    eprintln!(
+                        "loligo: image '{name}' of an earlier start is in use: waiting up to {most_s} s"
+                    );
                 }
                 tokio::time::sleep(Duration::from_millis(200)).await;
             }

@@ -95,7 +95,7 @@ impl Server {
     async fn open(&self, head: &Head, flags: i32) -> Result<Answer, Error> {
         let node = self.changed(head).await?;
         let file = node.open(OpenOptions::from_flags(flags)?).await?;
-        let (fh, treatment) = self.opened(head.node, file, flags)?;
+        let (fh, treatment) = self.opened(head.node, file, (flags, node.known().size))?;
         Ok(Answer::opened(fh, treatment))
     }
 
@@ -111,7 +111,7 @@ impl Server {
         let (node, file, _) = dir.create(name, options).await?;
         let meta = node.known();
         let entry = self.tell(&dir, name, &node, &meta).ok_or(Errno::ENFILE)?;
-        match self.opened(entry.number, file, flags) {
+        match self.opened(entry.number, file, (flags, meta.size)) {
             Ok((fh, treatment)) => Ok(Answer::created(entry, self.policy.shown, fh, treatment)),
             Err(e) => {
                 self.nodes.forget(entry.number, 1);
@@ -121,11 +121,11 @@ impl Server {
     }
 
     /// Gives an open file a number. Returns it with how the kernel is to treat the file.
-    fn opened(&self, node: u64, file: File, flags: i32) -> Result<(u64, u32), Error> {
+    fn opened(&self, node: u64, file: File, (flags, size): (i32, u64)) -> Result<(u64, u32), Error> {
         let known = self.nodes.pages_of_opened(node);
         let may_be_kept = self.policy.keeps_attrs && known.is_some() && file.may_be_kept();
         let pages = known.unwrap_or_default();
-        let treatment = treatment(flags, may_be_kept, pages.must_go(may_be_kept));
+        let treatment = treatment(flags, size, may_be_kept, pages.must_go(may_be_kept));
         let fh = self.files.add(Arc::new(Opened { file, pages })).ok_or(Errno::ENFILE)?;
         Ok((fh, treatment))
     }
@@ -175,14 +175,17 @@ impl Server {
 /// that are there (see [`crate::pages`]). Reads and writes of others come here as they are, those of several
 /// programs at the same time: the client's own cache has the data, and its coherence.
 ///
-/// Programs that pass caches by (`O_DIRECT`) do the same without `FOPEN_DIRECT_IO`: then all parts of one
-/// large read or write come here at once.
-fn treatment(flags: i32, may_be_kept: bool, must_go: bool) -> u32 {
+/// Programs that pass caches by (`O_DIRECT`) can have one of two things of the kernel. Without
+/// `FOPEN_DIRECT_IO` all parts of one large write come here at once, but one write after the other: a program
+/// that only writes, or fills a new file, gets that. Whatever changes a file in place, and therefore opens it
+/// for reads, too, has several writes at a time, each in one part after the other.
+fn treatment(flags: i32, size: u64, may_be_kept: bool, must_go: bool) -> u32 {
     let flags = OFlags::from_bits_retain(flags.cast_unsigned());
     let keeps = if may_be_kept && !must_go { KEEP_CACHE } else { 0 };
-    let reads_only = flags & OFlags::RWMODE == OFlags::RDONLY;
-    let passes_by = flags.contains(OFlags::DIRECT) && !flags.contains(OFlags::APPEND);
-    if passes_by || (reads_only && may_be_kept) {
+    let access = flags & OFlags::RWMODE;
+    let in_place = access == OFlags::RDWR && size > 0;
+    let in_parts = flags.contains(OFlags::DIRECT) && !flags.contains(OFlags::APPEND) && !in_place;
+    if in_parts || (access == OFlags::RDONLY && may_be_kept) {
         return keeps;
     }
     DIRECT_IO | PARALLEL_DIRECT_WRITES | keeps
@@ -193,7 +196,7 @@ mod tests {
     use super::*;
 
     fn of(flags: OFlags, may_be_kept: bool, must_go: bool) -> u32 {
-        treatment(flags.bits().cast_signed(), may_be_kept, must_go)
+        treatment(flags.bits().cast_signed(), 1, may_be_kept, must_go)
     }
 
     #[test]
@@ -201,8 +204,16 @@ mod tests {
         let of = |flags| of(flags, false, false);
         assert_eq!(of(OFlags::RDWR), DIRECT_IO | PARALLEL_DIRECT_WRITES);
         assert_eq!(of(OFlags::WRONLY | OFlags::DIRECT), 0);
+        assert_eq!(of(OFlags::RDONLY | OFlags::DIRECT), 0);
         // Only the client knows where the file ends by then.
         assert_eq!(of(OFlags::WRONLY | OFlags::APPEND | OFlags::DIRECT), DIRECT_IO | PARALLEL_DIRECT_WRITES);
+    }
+
+    #[test]
+    fn several_direct_writes_in_place_come_at_once() {
+        let flags = (OFlags::RDWR | OFlags::DIRECT).bits().cast_signed();
+        assert_eq!(treatment(flags, 1, false, false), DIRECT_IO | PARALLEL_DIRECT_WRITES);
+        assert_eq!(treatment(flags, 0, false, false), 0, "a new file grows by one write after the other");
     }
 
     #[test]

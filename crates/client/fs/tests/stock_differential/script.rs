@@ -249,7 +249,8 @@ impl Script {
             Purpose::File => self.of(|known| &known.files),
             Purpose::Dir => self.of(|known| &known.dirs),
         };
-        fits.map_or_else(|| self.path(), |path| self.spelled(path))
+        let path = fits.unwrap_or_else(|| self.raw_path());
+        self.spelled(path)
     }
 
     fn path(&mut self) -> Text {
