@@ -256,6 +256,14 @@ async fn nodes_links_and_renames_are_as_stock_clients_have_them() {
     assert!(place.theirs("a").exists() && place.theirs("a3").exists());
     assert_eq!(failed(ours.rename("d", "b").await), Errno::ENOTDIR);
     assert_eq!(failed(ours.rename("b", "d").await), Errno::EISDIR);
+    ours.create_dir("d/in", 0o755).await.expect("made");
+    assert_eq!(failed(ours.rename("b", "d").await), Errno::EISDIR);
+    assert_eq!(failed(ours.rename("d/in", "d").await), Errno::ENOTEMPTY);
+    ours.remove_dir("d/in").await.expect("removed");
+    // Root cuts a file off, which runs as its owner or group all the same.
+    ours.change("b", Changes { permissions: Some(0o6755), ..Changes::default() }).await.expect("changed");
+    ours.truncate("b", 0).await.expect("cut off");
+    assert_eq!(ours.stat("b").await.expect("there").mode & 0o7777, 0o6755);
     assert_eq!(failed(ours.rename("d", "d/e").await), Errno::EINVAL);
     assert_eq!(failed(ours.rename("a", ".snap/s/x").await).0, 18, "EXDEV");
     let root = ours.root().expect("mounted");

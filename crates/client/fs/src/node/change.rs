@@ -58,7 +58,10 @@ impl Node {
             let old_size = inode.data.size();
             self.fs.room_for_bytes(inode, size.saturating_sub(old_size), size).await?;
             (args.old_size, args.size) = (old_size, size);
-            args.mask |= SetAttr::KILL_SGUID;
+            // As with a write: the file runs as its owner or group no more, unless root changes it.
+            if !self.fs.user().is_root() {
+                args.mask |= SetAttr::KILL_SGUID;
+            }
         }
         args.mode = permissions.map_or(0, |bits| bits & mode::PERMISSIONS);
         (args.uid, args.gid) = (uid.unwrap_or(0), gid.unwrap_or(0));

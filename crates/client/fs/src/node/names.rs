@@ -188,9 +188,14 @@ impl Node {
             path2: self.inode.address_of(name),
             also: Some(self.inode.clone()),
             renames: Some((self.inode.clone(), name.to_vec())),
-            ..Request::in_dir(&to.inode, to_name, op)
+            ..Request::in_dir(&to.inode, to_name, op.clone())
         };
-        self.fs.call(request).await?;
+        if let Err(e) = self.fs.call(request).await {
+            // Servers look into a directory before they see that what is to take its place is none.
+            let is_full = e.errno() == Errno::ENOTEMPTY && op == RequestOp::Rename;
+            let takes_no_dirs = is_full && !self.lookup(name).await?.is_dir();
+            return Err(if takes_no_dirs { Errno::EISDIR.into() } else { e });
+        }
         if self.inode.id != to.inode.id {
             // The reply describes the other directory alone.
             self.inode.known().is_outdated = true;

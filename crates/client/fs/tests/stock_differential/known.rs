@@ -46,12 +46,17 @@ fn differ_so(call: &Call, ours: i32, theirs: i32) -> bool {
         ) => call.paths().len() == 2,
         // A link to a directory whose new path leads through a file: libcephfs sees the directory first.
         (ENOTDIR, EPERM) => matches!(call, Call::Link { .. }),
+        // A file, renamed to a directory with a slash behind its name.
+        (ENOTDIR, ENOTEMPTY) => {
+            matches!(call, Call::Rename { .. }) && call.paths().iter().any(|path| path.0.ends_with(b"/"))
+        }
         // A directory of a snapshot, opened as a new file.
         (EISDIR, EROFS) => matches!(call, Call::Open { .. }),
         // Behind the largest size, through what was not opened to write: libcephfs looks at the size first.
         (EBADF, EFBIG) => matches!(call, Call::Write { .. }),
-        // A file in place of a directory: libcephfs leaves it to the server, which looks into it first.
-        (EISDIR, ENOTEMPTY) => matches!(call, Call::Rename { .. }),
+        // A file in place of a directory: libcephfs leaves it to the server, which looks into it first, and
+        // answered ENOENT where the file had several names.
+        (EISDIR, ENOTEMPTY | ENOENT) => matches!(call, Call::Rename { .. }),
         // libcephfs takes `.` and `..` for names that it could make or remove.
         _ => call.paths().iter().any(|path| {
             path.0.ends_with(b"/.") || path.0.ends_with(b"/..") || path.0 == b".." || path.0 == b"."

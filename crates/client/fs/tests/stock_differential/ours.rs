@@ -98,7 +98,8 @@ impl<'a> Ours<'a> {
                 return self.file(slot)?.append(pattern(len, seed)).await.map(|at| at.to_string());
             }
             Call::TruncateFile { slot, size } => self.file(slot)?.truncate(size).await,
-            Call::Punch { slot, at, len } => self.file(slot)?.punch_hole(at, len).await,
+            // As libcephfs: the size stays, and the range becomes a hole.
+            Call::Punch { slot, at, len } => self.file(slot)?.fallocate(3, at, len).await,
             Call::SyncFile { slot } => self.file(slot)?.sync().await,
             Call::StatFile { slot } => return self.file(slot)?.stat().await.map(|found| described(&found)),
             _ => unreachable!("{call} is of paths"),

@@ -100,7 +100,8 @@ struct Known {
     /// Paths that were made, by their names alone. Some are gone again, with a directory above them.
     files: Vec<Vec<u8>>,
     dirs: Vec<Vec<u8>>,
-    open: [bool; SLOTS as usize],
+    /// How each slot was opened.
+    open: [Option<Open>; SLOTS as usize],
 }
 
 impl Known {
@@ -144,11 +145,11 @@ impl Script {
         }
         let known = &mut self.known;
         match call {
-            Call::Open { slot, path, .. } => {
-                known.open[usize::from(*slot)] = true;
+            Call::Open { slot, path, how, .. } => {
+                known.open[usize::from(*slot)] = Some(*how);
                 known.add(path, false);
             }
-            Call::Close { slot } => known.open[usize::from(*slot)] = false,
+            Call::Close { slot } => known.open[usize::from(*slot)] = None,
             Call::MakeDir { path, .. } => known.add(path, true),
             Call::Symlink { path, .. } | Call::MakeNode { path, .. } => known.add(path, false),
             Call::Link { to, .. } => known.add(to, false),
@@ -188,7 +189,7 @@ impl Script {
     /// Most often a slot with an open file.
     fn slot(&mut self) -> u8 {
         let any = self.rng.u8(..SLOTS);
-        let is_open = |slot: &u8| self.known.open[usize::from(*slot)];
+        let is_open = |slot: &u8| self.known.open[usize::from(*slot)].is_some();
         if self.rng.u32(..10) == 0 {
             return any;
         }
@@ -307,7 +308,10 @@ impl Script {
             // At least one byte: libcephfs aborts otherwise.
             11..=16 => Call::Write { slot, at: self.size(), len: self.len().max(1), seed: self.made },
             17 => Call::Append { slot, len: self.len().max(1), seed: self.made },
-            18 => Call::TruncateFile { slot, size: self.size() },
+            // libcephfs cuts a file that was opened to read, too.
+            18 if self.known.open[usize::from(slot)].is_none_or(|how| how.write) => {
+                Call::TruncateFile { slot, size: self.size() }
+            }
             19 => Call::Punch { slot, at: self.size(), len: self.len() },
             20 => Call::StatFile { slot },
             _ => Call::SyncFile { slot },

@@ -87,8 +87,13 @@ impl Found {
         }
         // A link's own attributes are not asked for: these calls follow it.
         if kind != "10" {
-            let names = client.call(&Call::ListXattrs { path: path.clone() });
-            for name in names.split_whitespace().skip(1).map(Text::read) {
+            let listed = client.call(&Call::ListXattrs { path: path.clone() });
+            let Some(names) = listed.strip_prefix("ok") else {
+                line = format!("{line} {listed}");
+                self.lines.push(line);
+                return;
+            };
+            for name in names.split_whitespace().map(Text::read) {
                 let value = client.call(&Call::GetXattr { path: path.clone(), name: name.clone() });
                 line = format!("{line} {name}: {value}");
             }
