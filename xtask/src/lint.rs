@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use crate::process::{cargo, installed, output_of, succeed, workspace};
-use crate::{Result, api, tidy};
+use crate::{Result, api, outside, tidy};
 
 /// The checker of dependencies, in the version for which the rules were written.
 const CARGO_DENY: &str = "cargo-deny@0.20.2";
@@ -35,6 +35,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     )?;
     println!("== our own rules");
     tidy::run()?;
+    outside::check()?;
     oldest_compiler()?;
     dependencies()?;
     println!("lint: all well");
