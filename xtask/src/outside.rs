@@ -19,7 +19,7 @@ const SCRIPTS: [&str; 2] = ["packaging/action/serve.sh", ".ci/run"];
 /// The target of Macs.
 const MACOS: &str = "aarch64-apple-darwin";
 
-/// The crates that compile for macOS. `lockstat` and `logring`, and all crates that use them, wait on the futexes
+/// The crates that compile for macOS. `lockstat` and `logring`, and with them all others, wait on the futexes
 /// of Linux; `msgr-proto` compiles C, which needs a compiler for macOS.
 const FOR_MACOS: [&str; 7] = [
     "loligo-types",

@@ -1,10 +1,10 @@
-//! `cargo xtask dist DIR --doors`: the ways by which a stranger gets the program, from a machine without it to
-//! an object that a stock client has put.
+//! `cargo xtask dist DIR --doors`: the ways by which a stranger gets the program, from a machine without it
+//! to an object that a stock client has put.
 //!
-//! The commands are those of the book (`docs/book/installing.md`): each door's run in a clean Debian root that
-//! has the files of DIR and nothing else, and print what the page shows. What they print is kept in
-//! `target/doors`. Packages are installed and removed, and leave nothing. A machine that cannot have a clean
-//! root leaves the doors out, by name.
+//! The commands are those of the book (`docs/book/installing.md`). Each door's run in a clean Debian root
+//! that has the files of DIR and nothing else, and must print what the page shows. `target/doors` keeps what
+//! they print. Each Debian package is also installed and removed, and must leave nothing. A machine that cannot
+//! have a clean root leaves the doors out, by name.
 
 mod image;
 mod page;
