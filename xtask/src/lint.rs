@@ -15,11 +15,17 @@ pub(crate) struct Options {
     /// Checks only the project's own rules, which takes seconds and builds nothing.
     #[arg(long)]
     rules: bool,
+    /// Checks only files that are read elsewhere: workflows, scripts, the formula, crates for macOS.
+    #[arg(long, conflicts_with = "rules")]
+    outside: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     if options.rules {
         return tidy::run();
+    }
+    if options.outside {
+        return outside::check();
     }
     println!("== format");
     succeed(cargo().args(["fmt", "--all", "--check"]))?;

@@ -69,7 +69,15 @@ impl Unpacked {
     /// Starts what the image starts, as its user, with its variables and some more.
     fn start(&self, more: &[&str]) -> Result<Ended> {
         let user = format!("--userspec={}", self.config["User"].as_str().ok_or("the image names no user")?);
-        let started = [words(&self.config["Entrypoint"])?, words(&self.config["Cmd"])?].concat();
+        let mut started = [words(&self.config["Entrypoint"])?, words(&self.config["Cmd"])?].concat();
+        // A container has a network of its own; here the ports of the image may be in use.
+        for word in &mut started {
+            *word = match *word {
+                "6800" => "1024",
+                "6809" => "65535",
+                other => other,
+            };
+        }
         let mut command = enter(&self.path, &[&user], &started);
         // The image's PATH is for programs in it; the ones that enter it are outside.
         let own = words(&self.config["Env"])?;

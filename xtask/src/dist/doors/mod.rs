@@ -3,8 +3,8 @@
 //!
 //! The commands are those of the book (`docs/book/installing.md`). Each door's run in a clean Debian root
 //! that has the files of DIR and nothing else, and must print what the page shows. `target/doors` keeps what
-//! they print. Each Debian package is also installed and removed, and must leave nothing. A machine that cannot
-//! have a clean root leaves the doors out, by name.
+//! they print. Each Debian package is also installed and removed, and must leave nothing. A machine that
+//! cannot have a clean root leaves the doors out, by name.
 
 mod image;
 mod page;

@@ -84,7 +84,11 @@ fn list(root: &Path, within: &Path, found: &mut BTreeMap<PathBuf, Entry>) -> Res
 pub(super) fn enter(root: &Path, options: &[&str], words: &[&str]) -> Command {
     let mut command = Command::new("unshare");
     command.args(["--mount", "--pid", "--fork", "--kill-child", "--", "sh", "-c"]);
-    command.arg("root=$1; shift; mount -t proc proc \"$root/proc\" && exec chroot \"$@\"").arg("sh");
+    // The shell stays: the kernel ends it with `unshare`, and with it, as the first process, all others. It
+    // would not end a chroot in its place: a process that changes its user is no longer tied to another.
+    command
+        .arg("root=$1; shift; mount -t proc proc \"$root/proc\" || exit; chroot \"$@\"; exit $?")
+        .arg("sh");
     command.arg(root).args(options).arg(root).args(words);
     command.env_clear().env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     command.env("HOME", "/root").env("LANG", "C.UTF-8").env("DEBIAN_FRONTEND", "noninteractive");
