@@ -28,18 +28,19 @@ pub(crate) struct Options {
     #[arg(long, value_name = "DIR")]
     libs: Option<PathBuf>,
     /// Builds without optimisation, in the time of a debug build.
-    #[arg(long, requires = "libs")]
-    debug: bool,
+    #[arg(long)]
+    pub(crate) debug: bool,
     /// Writes the C headers from the functions of the libraries, and builds nothing.
     #[arg(long, id = "write_headers")]
     write_headers: bool,
 }
 
-pub(crate) fn run(options: &Options) -> Result<()> {
+/// Returns the folder of the libraries, if they are asked for.
+pub(crate) fn run(options: &Options) -> Result<Option<&Path>> {
     if options.write_headers {
-        return headers::write();
+        headers::write()?;
     }
-    let Some(libs) = options.libs.as_deref() else { return Ok(()) };
+    let Some(libs) = options.libs.as_deref() else { return Ok(None) };
     let profile = if options.debug { "dev" } else { "release" };
     succeed(cargo().args(["build", "-p", "loligo-capi", "--lib", "--profile", profile]))?;
     let folder = if options.debug { "debug" } else { "release" };
@@ -47,7 +48,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     for_compilers(libs)?;
     println!("to run a program on them:     LD_LIBRARY_PATH={} PROGRAM", libs.display());
     println!("to compile and link with them: PKG_CONFIG_PATH={}/pkgconfig", libs.display());
-    Ok(())
+    Ok(Some(libs))
 }
 
 /// Adds what a compiler, a linker and pkg-config want: headers, the names without versions, and the three
@@ -60,16 +61,20 @@ fn for_compilers(folder: &Path) -> Result<()> {
         // The functions are in librados: what is linked with the others is linked with it, too.
         let inputs = if name == "librados" { library.to_owned() } else { format!("{library} librados.so.2") };
         fs::write(folder.join(format!("{name}.so")), format!("/* for the linker */\nINPUT ( {inputs} )\n"))?;
-        let text = format!(
-            "libdir=${{pcfiledir}}/..\nincludedir=${{pcfiledir}}/../include\n\nName: {name}\n\
-             Description: {name} of Loligo\nVersion: {}\nLibs: -L${{libdir}} -l{}\n\
-             Cflags: -I${{includedir}}\n",
-            env!("CARGO_PKG_VERSION"),
-            &name[3..]
-        );
-        fs::write(folder.join("pkgconfig").join(format!("{name}.pc")), text)?;
+        fs::write(folder.join("pkgconfig").join(format!("{name}.pc")), for_pkg_config(name))?;
     }
     Ok(())
+}
+
+/// The file of pkg-config for a library. It is in a folder of the libraries' folder, wherever that is.
+fn for_pkg_config(library: &str) -> String {
+    let short = library.trim_start_matches("lib");
+    format!(
+        "libdir=${{pcfiledir}}/..\nincludedir=${{pcfiledir}}/../include\n\nName: {library}\n\
+         Description: {library} of Loligo\nVersion: {}\nLibs: -L${{libdir}} -l{short}\n\
+         Cflags: -I${{includedir}}\n",
+        env!("CARGO_PKG_VERSION"),
+    )
 }
 
 /// Makes the three libraries of the one that cargo has built.
@@ -173,6 +178,14 @@ mod tests {
         let names = listed().expect("the lists are there");
         assert_eq!(names.len(), 246 + 294 + 38 + TWICE.len());
         assert!(TWICE.iter().all(|name| names.contains(*name)));
+    }
+
+    #[test]
+    fn pkg_config_finds_what_is_beside_its_file() {
+        let text = for_pkg_config("libradosstriper");
+        assert!(text.contains("\nLibs: -L${libdir} -lradosstriper\n"), "{text}");
+        assert!(text.starts_with("libdir=${pcfiledir}/..\nincludedir=${pcfiledir}/../include\n\n"), "{text}");
+        assert!(!text.contains(env!("CARGO_MANIFEST_DIR")), "it names a folder of this machine");
     }
 
     #[test]

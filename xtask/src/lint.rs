@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use crate::process::{cargo, installed, output_of, succeed, workspace};
-use crate::{Result, api, tidy};
+use crate::{Result, api, outside, tidy};
 
 /// The checker of dependencies, in the version for which the rules were written.
 const CARGO_DENY: &str = "cargo-deny@0.20.2";
@@ -15,11 +15,17 @@ pub(crate) struct Options {
     /// Checks only the project's own rules, which takes seconds and builds nothing.
     #[arg(long)]
     rules: bool,
+    /// Checks only files that are read elsewhere: workflows, scripts, the formula, crates for macOS.
+    #[arg(long, conflicts_with = "rules")]
+    outside: bool,
 }
 
 pub(crate) fn run(options: &Options) -> Result<()> {
     if options.rules {
         return tidy::run();
+    }
+    if options.outside {
+        return outside::check();
     }
     println!("== format");
     succeed(cargo().args(["fmt", "--all", "--check"]))?;
@@ -35,6 +41,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     )?;
     println!("== our own rules");
     tidy::run()?;
+    outside::check()?;
     oldest_compiler()?;
     dependencies()?;
     println!("lint: all well");

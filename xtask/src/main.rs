@@ -17,6 +17,7 @@ mod headers;
 mod libs;
 mod lint;
 mod miri;
+mod outside;
 mod process;
 mod programs;
 mod pybind;

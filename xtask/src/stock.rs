@@ -20,7 +20,7 @@ use crate::Result;
 use crate::process::{output_of, succeed};
 use link::Link;
 pub(crate) use link::NoLink;
-pub(crate) use root::Root;
+pub(crate) use root::{Root, debootstrap};
 
 /// The time that the daemons may take to start.
 const UP_MAX: Duration = Duration::from_secs(60);

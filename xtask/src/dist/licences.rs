@@ -1,4 +1,4 @@
-//! The licences of what is in the program: each text once, with the packages that come under it.
+//! The licences of what is in a package: each text once, with the packages that come under it.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -23,7 +23,7 @@ pub(super) fn expression(package: &Package) -> Result<String> {
 
 /// One text: the packages and their licences, then each text with the packages that have it.
 pub(super) fn text(packages: &Packages) -> Result<String> {
-    let mut list = String::from("What is in this program, and the licence of each part:\n\n");
+    let mut list = String::from("What is in this package, and the licence of each part:\n\n");
     let mut texts: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for package in packages.iter() {
         let name = format!("{} {}", package.name, package.version);
@@ -59,7 +59,7 @@ mod tests {
 
     #[test]
     fn every_package_is_named_and_texts_are_there_once() {
-        let packages = Packages::of_the_program().expect("cargo metadata works");
+        let packages = Packages::of("loligo").expect("cargo metadata works");
         let text = text(&packages).expect("a text");
         for package in packages.iter() {
             assert!(text.contains(&format!("{} {}: ", package.name, package.version)), "{}", package.name);

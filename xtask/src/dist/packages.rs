@@ -1,4 +1,5 @@
-//! The packages that are in the program: its own crates and all that they use, as cargo resolves them.
+//! The packages that are in the program, or in the libraries: own crates and all that they use, as cargo
+//! resolves them.
 //!
 //! Cargo resolves the whole workspace at once, so that a package which only tests switch on as a feature of
 //! another one is listed too: the list may name a package too many, and lacks none.
@@ -12,29 +13,31 @@ use crate::process::workspace;
 
 use super::program;
 
-/// The packages in the program, in the order of names and versions.
+/// The packages in what is built of one, in the order of names and versions.
 pub(super) struct Packages {
     metadata: Metadata,
+    root: PackageId,
     used: BTreeSet<PackageId>,
 }
 
 impl Packages {
-    pub(super) fn of_the_program() -> Result<Self> {
+    /// The packages in what the named one of the workspace builds.
+    pub(super) fn of(name: &str) -> Result<Self> {
         let target = program::target()?;
         let mut command = MetadataCommand::new();
         command.current_dir(workspace());
         command.other_options(["--locked", "--filter-platform", &target].map(str::to_owned));
         let metadata = command.exec()?;
-        let root = metadata.packages.iter().find(|package| package.name.as_str() == "loligo");
-        let root = root.ok_or("the workspace has no package loligo")?.id.clone();
-        let used = reachable(&metadata, root)?;
-        Ok(Self { metadata, used })
+        let root = metadata.packages.iter().find(|package| package.name.as_str() == name);
+        let root = root.ok_or_else(|| format!("the workspace has no package {name}"))?.id.clone();
+        let used = reachable(&metadata, &root)?;
+        Ok(Self { metadata, root, used })
     }
 
-    /// The program's own package.
+    /// The package that is built.
     pub(super) fn root(&self) -> Result<&Package> {
-        let root = self.iter().find(|package| package.name.as_str() == "loligo");
-        root.ok_or_else(|| "the workspace has no package loligo".into())
+        let root = self.iter().find(|package| package.id == self.root);
+        root.ok_or_else(|| format!("cargo does not list {}", self.root).into())
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Package> {
@@ -55,10 +58,10 @@ impl Packages {
 }
 
 /// Everything that a package uses, and what that uses, except for building and for tests.
-fn reachable(metadata: &Metadata, root: PackageId) -> Result<BTreeSet<PackageId>> {
+fn reachable(metadata: &Metadata, root: &PackageId) -> Result<BTreeSet<PackageId>> {
     let nodes = nodes(metadata)?;
     let mut found = BTreeSet::new();
-    let mut left = vec![&root];
+    let mut left = vec![root];
     while let Some(package) = left.pop() {
         if !found.insert(package.clone()) {
             continue;
@@ -85,7 +88,7 @@ mod tests {
 
     #[test]
     fn the_program_has_what_it_links_and_nothing_of_tests() {
-        let packages = Packages::of_the_program().expect("cargo metadata works");
+        let packages = Packages::of("loligo").expect("cargo metadata works");
         let names: Vec<_> = packages.iter().map(|package| package.name.as_str().to_owned()).collect();
         for wanted in ["loligo", "loligo-osd", "tokio", "aws-lc-sys", "fjall"] {
             assert!(names.iter().any(|name| name == wanted), "{wanted} is missing");
@@ -94,5 +97,13 @@ mod tests {
             assert!(!names.iter().any(|name| name == stray), "{stray} is no part of the program");
         }
         assert!(names.is_sorted());
+        assert_eq!(packages.root().expect("a root").name.as_str(), "loligo");
+    }
+
+    #[test]
+    fn the_libraries_have_no_server() {
+        let packages = Packages::of("loligo-capi").expect("cargo metadata works");
+        let has = |name: &str| packages.iter().any(|package| package.name.as_str() == name);
+        assert!(has("loligo-rbd") && !has("loligo-osd"));
     }
 }

@@ -1,6 +1,7 @@
 //! The program: one file that needs no shared library.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -15,8 +16,35 @@ pub(super) fn target() -> Result<String> {
     Ok(host.ok_or("rustc -vV names no host")?.to_owned())
 }
 
-/// Builds the program into `dir`.
-pub(super) fn build(dir: &Path) -> Result<PathBuf> {
+/// Where the program comes from.
+pub(super) enum Source<'a> {
+    /// It is built as it is handed out.
+    Built,
+    /// It is built without optimisation, to try the packages.
+    Debug,
+    /// Somebody has built it.
+    Given(&'a Path),
+}
+
+/// Puts the program into `dir`.
+pub(super) fn place(source: &Source<'_>, dir: &Path) -> Result<PathBuf> {
+    let built = match source {
+        Source::Built => build()?,
+        Source::Debug => build_quickly()?,
+        Source::Given(file) => file.to_path_buf(),
+    };
+    let program = dir.join("loligo");
+    // The file that is given may be this one.
+    let copy = dir.join("loligo.new");
+    fs::copy(&built, &copy).map_err(|why| format!("cannot copy {}: {why}", built.display()))?;
+    fs::set_permissions(&copy, fs::Permissions::from_mode(0o755))?;
+    // A program that runs keeps its old file.
+    fs::rename(&copy, &program)?;
+    check(&program)?;
+    Ok(program)
+}
+
+fn build() -> Result<PathBuf> {
     let target = target()?;
     let folder = workspace().join("target").join("dist");
     let mut build = cargo();
@@ -24,13 +52,15 @@ pub(super) fn build(dir: &Path) -> Result<PathBuf> {
     build.arg("--target-dir").arg(&folder);
     build.env("RUSTFLAGS", rust_flags()?).env("CFLAGS", c_flags()?).env_remove("CARGO_ENCODED_RUSTFLAGS");
     succeed(&mut build)?;
-    let built = folder.join(&target).join("dist").join("loligo");
-    let program = dir.join("loligo");
-    // A program that runs keeps its old file.
-    let _ = fs::remove_file(&program);
-    fs::copy(&built, &program).map_err(|why| format!("cannot copy {}: {why}", built.display()))?;
-    check(&program)?;
-    Ok(program)
+    Ok(folder.join(&target).join("dist").join("loligo"))
+}
+
+/// Links the packages of the debug build anew, without shared libraries; none is compiled twice.
+fn build_quickly() -> Result<PathBuf> {
+    let mut build = cargo();
+    build.args(["rustc", "--locked", "--package", "loligo", "--bin", "loligo", "--"]);
+    succeed(build.arg("-Ctarget-feature=+crt-static"))?;
+    Ok(workspace().join("target").join("debug").join("loligo"))
 }
 
 /// Where random numbers are from: the kernel's call. Otherwise the crate looks for the C library's function
@@ -62,7 +92,12 @@ fn check(program: &Path) -> Result<()> {
         output_of(Command::new("readelf").args(["-W", "--program-headers", "--dynamic"]).arg(program))?;
     match headers.lines().find(|line| line.contains(" INTERP ") || line.contains("(NEEDED)")) {
         None => Ok(()),
-        Some(line) => Err(format!("{} needs a shared library: {}", program.display(), line.trim()).into()),
+        Some(line) => Err(format!(
+            "{} needs a shared library, which an image does not have: {}; link it statically",
+            program.display(),
+            line.trim()
+        )
+        .into()),
     }
 }
 

@@ -2,29 +2,28 @@
 
 use std::path::Path;
 
-use cargo_metadata::Package;
-use rpm::{BuildConfig, CompressionType, FileOptions, PackageBuilder};
+use rpm::{BuildConfig, CompressionType, Dependency, FileOptions, PackageBuilder};
 
 use crate::Result;
 
-use super::contents::Installed;
-use super::deb::{DESCRIPTION, SUMMARY};
-use super::licences;
+use super::product::Product;
 
 /// Writes the package into `dir`.
-pub(super) fn write(about: &Package, contents: &[Installed], dir: &Path) -> Result<()> {
-    let (version, architecture) = (about.version.to_string(), std::env::consts::ARCH);
-    let mut package =
-        PackageBuilder::new("loligo", &version, &licences::expression(about)?, architecture, SUMMARY);
+pub(super) fn write(product: &Product, dir: &Path) -> Result<()> {
+    let (name, version, architecture) = (product.name, &product.version, std::env::consts::ARCH);
+    let mut package = PackageBuilder::new(name, version, &product.licence, architecture, product.summary);
     // No time: equal contents make equal packages.
     package.using_config(BuildConfig::v4().compression(CompressionType::Gzip).source_date(0));
-    package.description(DESCRIPTION).build_host("loligo");
-    if let Some(url) = &about.repository {
-        package.url(url);
+    package.description(product.description).build_host("loligo").url(&product.homepage);
+    for needed in product.needs.of_rpm() {
+        package.requires(Dependency::any(needed));
     }
-    for file in contents {
+    if let Some(recommended) = product.recommends {
+        package.recommends(Dependency::any(recommended));
+    }
+    for file in &product.files {
         let options = FileOptions::new(format!("/{}", file.path)).permissions(u16::try_from(file.mode)?);
         package.with_file_contents(file.bytes.clone(), options)?;
     }
-    Ok(package.build()?.write_file(dir.join(format!("loligo-{version}-1.{architecture}.rpm")))?)
+    Ok(package.build()?.write_file(dir.join(format!("{name}-{version}-1.{architecture}.rpm")))?)
 }

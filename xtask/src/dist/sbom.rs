@@ -1,4 +1,4 @@
-//! The list of what is in the program, in the form CycloneDX 1.5.
+//! The list of what is in the program, or in the libraries, in the form CycloneDX 1.5.
 
 use cargo_metadata::{Package, PackageId};
 use cyclonedx_bom::external_models::spdx::SpdxExpression;
@@ -17,13 +17,12 @@ use super::packages::Packages;
 pub(super) fn json(packages: &Packages) -> Result<Vec<u8>> {
     let root = packages.root()?;
     let others = packages.iter().filter(|package| package.id != root.id);
+    let kind =
+        if root.name.as_str() == "loligo" { Classification::Application } else { Classification::Library };
     let bom = Bom {
         // The default is a random number.
         serial_number: None,
-        metadata: Some(Metadata {
-            component: Some(component(Classification::Application, root)?),
-            ..Metadata::default()
-        }),
+        metadata: Some(Metadata { component: Some(component(kind, root)?), ..Metadata::default() }),
         components: Some(Components(
             others.map(|package| component(Classification::Library, package)).collect::<Result<_>>()?,
         )),
@@ -34,7 +33,7 @@ pub(super) fn json(packages: &Packages) -> Result<Vec<u8>> {
     };
     let valid = bom.validate_version(SpecVersion::V1_5);
     if !valid.passed() {
-        return Err(format!("the list of what is in the program is not valid: {valid:?}").into());
+        return Err(format!("the list of what is in {} is not valid: {valid:?}", root.name).into());
     }
     let mut json = Vec::new();
     bom.output_as_json_v1_5(&mut json)?;
@@ -74,7 +73,7 @@ mod tests {
 
     #[test]
     fn the_list_is_the_same_twice_and_names_no_folder() {
-        let packages = Packages::of_the_program().expect("cargo metadata works");
+        let packages = Packages::of("loligo").expect("cargo metadata works");
         let list = json(&packages).expect("a list");
         assert!(list == json(&packages).expect("a list"), "two runs make one list");
         let text = String::from_utf8(list).expect("JSON");

@@ -8,19 +8,30 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
 use crate::Result;
-use crate::process::output_of;
+use crate::process::{output_of, succeed};
 
 /// A host that only the root's own `/etc/hosts` knows.
 const HOST: &str = "loligo-trial";
 
-/// Starts the program as a server in an empty root, and asks it as a client by a host's name. Needs root;
+/// What the root has besides the program.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Root {
+    Empty,
+    /// The kernel's random numbers as files: a debug build is linked from packages that read them there.
+    WithRandom,
+}
+
+/// Starts the program as a server in a root of its own, and asks it as a client by a host's name. Needs root;
 /// otherwise says that nothing was tried.
-pub(super) fn of_the_program(program: &Path) -> Result<()> {
+pub(super) fn of_the_program(program: &Path, kind: Root) -> Result<()> {
     let root = std::env::temp_dir().join(format!("loligo-trial.{}", std::process::id()));
     fs::create_dir_all(root.join("etc"))?;
     fs::write(root.join("etc/hosts"), format!("127.0.0.1 {HOST}\n"))?;
     fs::copy(program, root.join("loligo"))?;
     let tried = match output_of(inside(&root).arg("--version")) {
+        Ok(_) if kind == Root::WithRandom => {
+            devices(&root, &[("random", "8"), ("urandom", "9")]).and_then(|()| serves(&root))
+        }
         Ok(_) => serves(&root),
         Err(why) => {
             eprintln!("xtask: the program was not tried in an empty root, which needs root: {why}");
@@ -29,6 +40,16 @@ pub(super) fn of_the_program(program: &Path) -> Result<()> {
     };
     fs::remove_dir_all(&root)?;
     tried
+}
+
+/// Makes devices of memory (`/dev/null` and its kin), by their minor numbers.
+pub(super) fn devices(root: &Path, devices: &[(&str, &str)]) -> Result<()> {
+    fs::create_dir_all(root.join("dev"))?;
+    for (name, minor) in devices {
+        let path = root.join("dev").join(name);
+        succeed(Command::new("mknod").args(["-m", "666"]).arg(path).args(["c", "1", minor]))?;
+    }
+    Ok(())
 }
 
 fn serves(root: &Path) -> Result<()> {
@@ -64,7 +85,7 @@ fn inside(root: &Path) -> Command {
 }
 
 /// A process that ends with this.
-struct Ended(Child);
+pub(super) struct Ended(pub(super) Child);
 
 impl Drop for Ended {
     fn drop(&mut self) {

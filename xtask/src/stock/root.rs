@@ -164,7 +164,8 @@ impl Root {
     }
 }
 
-fn debootstrap(suite: &str, root: &Path) -> Result<()> {
+/// Installs a minimal Debian in a folder, from the mirror of this machine.
+pub(crate) fn debootstrap(suite: &str, root: &Path) -> Result<()> {
     may_install()?;
     if !installed("debootstrap") {
         apt(Path::new("/"), &["update", "-qq"])?;
