@@ -163,6 +163,7 @@ const GROUPS: &[Group] = &[
         heading: "A server",
         commands: &[
             entry("serve", &["pool"], NO_FORMAT),
+            entry("server", NONE, NO_FORMAT),
             entry("ping", IN_CLUSTER, CLUSTER),
             entry("fsck", &["format"], TWO),
             entry("demo", NONE, NO_FORMAT),

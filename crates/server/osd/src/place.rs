@@ -16,6 +16,7 @@ use crate::filing::Cut;
 use crate::helpers::Helpers;
 use crate::slot::Slot;
 use crate::slots::Slots;
+use crate::trim::Trims;
 
 /// A map and the state derived from it. Never modified: the next epoch gets its own value, which shares
 /// the slots.
@@ -25,6 +26,8 @@ pub(crate) struct Places {
     pools: FxHashMap<PoolId, Arc<Pool>>,
     /// Caches the primaries of placement groups.
     targets: Targets,
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) trims: Arc<Trims>,
 }
 
 /// One pool of the map.
@@ -37,10 +40,10 @@ pub(crate) struct Pool {
 
 impl Places {
     /// The state before the first map: no pools.
-    pub(crate) fn none() -> Self {
+    pub(crate) fn none(store: Arc<dyn ObjectStore>, trims: Arc<Trims>) -> Self {
         let map = Arc::new(OsdMap::default());
         let targets = Targets::new(Arc::clone(&map));
-        Self { map, encoded: Bytes::new(), pools: FxHashMap::default(), targets }
+        Self { map, encoded: Bytes::new(), pools: FxHashMap::default(), targets, store, trims }
     }
 
     /// Computes the places of the next map: the slots of remaining pools are kept, new pools get new
@@ -51,9 +54,9 @@ impl Places {
         map: Arc<OsdMap>,
         encoded: Bytes,
         filed_by: &BTreeMap<PoolId, u32>,
-        store: &Arc<dyn ObjectStore>,
         helpers: &Helpers,
     ) -> Result<Self, StoreError> {
+        let (store, trims) = (&self.store, Arc::clone(&self.trims));
         let is_new = |id: &PoolId| !self.pools.contains_key(id);
         let there = if map.pools.keys().any(is_new) { store.collections() } else { Vec::new() };
         let mut pools = FxHashMap::default();
@@ -68,7 +71,7 @@ impl Places {
             pools.insert(*id, Arc::new(Pool::new(&map, *id, pool.clone(), slots)));
         }
         let targets = Targets::new(Arc::clone(&map));
-        Ok(Self { map, encoded, pools, targets })
+        Ok(Self { map, encoded, pools, targets, store: Arc::clone(store), trims })
     }
 
     /// The slots of pools that `next` no longer has.
