@@ -28,7 +28,7 @@ async fn filled() -> (Handle, Rados, IoCtx) {
     let rados = connect(&server).await;
     let pool = rados.ioctx("p").await.expect("there");
     pool.write_full("kept", "first".into()).await.expect("written");
-    pool.set_xattr("kept", "a", "1".into()).await.expect("set");
+    pool.set_xattr("kept", "a", "1").await.expect("set");
     server.mark().await.expect("in memory");
     (server, rados, pool)
 }
@@ -38,7 +38,7 @@ async fn a_connected_client_finds_the_first_state() {
     let (server, rados, pool) = filled().await;
     for round in 0..5 {
         pool.write_full("kept", "changed".into()).await.expect("written");
-        pool.set_xattr("kept", "a", "2".into()).await.expect("set");
+        pool.set_xattr("kept", "a", "2").await.expect("set");
         pool.write_full("new", "new".into()).await.expect("written");
         rados.create_pool("other").await.expect("made");
         server.reset().await.expect("in memory");
