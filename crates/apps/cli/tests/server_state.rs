@@ -14,17 +14,20 @@ use std::process::{Child, Command, Output, Stdio};
 
 use server_process::{Scratch, ServerProcess};
 
-/// A server in memory that goes with this.
-struct Server {
-    process: Child,
-    dir: PathBuf,
+/// A process that goes with this.
+struct Going(Child);
+
+impl Drop for Going {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
+/// A server in memory.
+struct Server {
+    _process: Going,
+    dir: PathBuf,
 }
 
 /// The program, without the environment's own servers.
@@ -55,7 +58,7 @@ impl Server {
         let mut ready = String::new();
         BufReader::new(process.stdout.take().expect("piped")).read_line(&mut ready).expect("a line");
         assert!(ready.starts_with("ready "), "{ready:?}; see {}", dir.join("loligo.log").display());
-        Self { process, dir }
+        Self { _process: Going(process), dir }
     }
 
     fn output(&self, words: &[&str]) -> Output {
@@ -228,10 +231,14 @@ fn what_cannot_be_done_is_refused() {
     assert!(error.contains("snapshot") && error.contains("checksum"), "{error}");
     // On disk.
     let disk = scratch.0.join("disk");
-    let _disk = ServerProcess::start(&disk);
+    let mut on_disk = ServerProcess::start(&disk);
     let error = program().arg("-c").arg(disk.join("ceph.conf")).args(["server", "reset"]).output();
     let error = one_error(&error.expect("it runs"));
     assert!(error.contains("on disk") && error.contains("--store memory"), "{error}");
+    on_disk.kill();
+    let mut again = serve(&disk, &["--snapshot", &name]);
+    let error = one_error(&again.output().expect("it runs"));
+    assert!(error.contains("has a server's state already"), "{error}");
     // No server at all.
     let error =
         one_error(&program().args(["--no-config-file", "server", "reset"]).output().expect("it runs"));
@@ -263,9 +270,9 @@ fn stock_programs_find_the_first_contents() {
         let bench = ["-p", "p", "bench", "2", "write", "-b", "4096", "-t", "4", "--no-cleanup"];
         let mut writer = Command::new("rados");
         writer.arg("-c").arg(server.dir.join("ceph.conf")).args(bench).env_remove("CEPH_ARGS");
-        let writer = writer.stdout(Stdio::null()).spawn().expect("it runs");
+        let mut writer = Going(writer.stdout(Stdio::null()).spawn().expect("it runs"));
         let before = epoch();
-        stock("rados", &["mkpool", "stock"]);
+        stock("ceph", &["osd", "pool", "create", "stock"]);
         stock("rbd", &["create", "p/stock", "--size", "8M"]);
         stock("rbd", &["snap", "create", "p/stock@s"]);
         stock("ceph", &["config", "set", "osd", "debug_osd", "3"]);
@@ -274,8 +281,8 @@ fn stock_programs_find_the_first_contents() {
         assert_eq!(stock("rbd", &["ls", "p"]), "disk\n");
         assert_eq!(stock("rados", &["lspools"]), "p\n");
         assert!(!stock("ceph", &["config", "dump"]).contains("debug_osd"));
-        let ended = writer.wait_with_output().expect("it ends");
-        assert!(ended.status.success(), "{ended:?}");
+        let ended = writer.0.wait().expect("it ends");
+        assert!(ended.success(), "{ended:?}");
         server.said(&["server", "reset"]);
         assert_eq!(stock("rados", &["-p", "p", "get", "kept", "-"]), "first");
         stock("rbd", &["bench", "--io-type", "write", "--io-size", "64K", "--io-total", "1M", "p/disk"]);
