@@ -23,19 +23,20 @@ use crate::failure::{Context, Failure};
 pub(crate) enum ServerCommand {
     /// Return a server in memory to the state that it had when it was ready, in milliseconds.
     ///
-    /// Objects, pools, users and settings are again what they were after --load, --image, --user and --snapshot; the
-    /// server keeps its addresses, its id and its clients' tickets. All clients are disconnected and connect again by
-    /// themselves; watches are gone. An operation without an answer is executed after the reset.
+    /// Objects, pools, users and settings are again what they were after --load, --image, --user and
+    /// --snapshot; the server keeps its addresses, its id and its clients' tickets. All clients are
+    /// disconnected and connect again by themselves; watches are gone. An operation without an answer is
+    /// executed after the reset.
     Reset(At),
     /// Write the whole state of a server in memory to a file, for `serve --snapshot` and `server restore`.
     ///
-    /// It is the state of one moment, with all objects, pools, users, keys and settings. Only the file's owner may
-    /// read it: it has the cluster's keys. Watches are left out.
+    /// It is the state of one moment, with all objects, pools, users, keys and settings. Only the file's
+    /// owner may read it: it has the cluster's keys. Watches are left out.
     Dump(OfFile),
     /// Return a server in memory to the state of a file.
     ///
-    /// As `reset`, which still returns to the state when the server was ready. The server keeps its id and the key of
-    /// client.admin, and must show as many OSDs as the one that was dumped.
+    /// As `reset`, which still returns to the state when the server was ready. The server keeps its id and
+    /// the key of client.admin, and must show as many OSDs as the one that was dumped.
     Restore(OfFile),
 }
 
@@ -50,8 +51,8 @@ pub(crate) struct OfFile {
 /// Which server.
 #[derive(Args)]
 pub(crate) struct At {
-    /// The server's admin socket, DIR/loligo.asok of `serve --data DIR` (default: the one that the configuration
-    /// names, which is the server's own ceph.conf).
+    /// The server's admin socket, DIR/loligo.asok of `serve --data DIR` (default: the one that the
+    /// configuration names, which is the server's own ceph.conf).
     #[arg(long, value_name = "SOCKET")]
     asok: Option<PathBuf>,
 }

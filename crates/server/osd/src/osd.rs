@@ -30,6 +30,7 @@ use crate::scrubs::Scrubs;
 use crate::session::{Session, peer_addrs};
 use crate::slot::Request;
 use crate::stats::{PgStats, PoolStats};
+use crate::trim::Trims;
 use crate::watch::WatchFacts;
 
 /// Held while a new map replaces the old one; requests never take it.
@@ -49,6 +50,8 @@ pub struct Osd {
     pub(crate) places: ArcSwap<Places>,
     map_change: Mutex<()>,
     helpers: Helpers,
+    /// Of the store in use.
+    trims: ArcSwap<Trims>,
     pub(crate) scrubs: Arc<Scrubs>,
     /// Set while a bench of the store is running.
     pub(crate) benching: AtomicBool,
@@ -67,9 +70,10 @@ impl Osd {
         config.store.on_batches(Arc::new(Gatherer));
         Arc::new(Self {
             limits: config.limits,
-            places: ArcSwap::from_pointee(Places::none(config.store, Arc::default())),
+            places: ArcSwap::from_pointee(Places::none(config.store)),
             map_change: Mutex::new(&MAP_CHANGE, ()),
             helpers: Helpers::default(),
+            trims: ArcSwap::default(),
             scrubs: Arc::default(),
             benching: AtomicBool::new(false),
         })
@@ -106,7 +110,7 @@ impl Osd {
             let slots = new.pools().flat_map(|(_, pool)| pool.slots.iter());
             slots.for_each(|slot| slot.blocked(Arc::clone(&new.map)));
         }
-        new.trims.begin(&new);
+        self.trims.load_full().begin(&new);
         old.gone_in(&new).iter().try_for_each(|slots| slots.remove())
     }
 
@@ -124,15 +128,14 @@ impl Osd {
         filed_by: &BTreeMap<PoolId, u32>,
     ) -> Result<Replaced, StoreError> {
         store.on_batches(Arc::new(Gatherer));
-        let trims = self.places.load().trims.of_another_store();
-        let none = Places::none(store, Arc::new(trims));
-        let new = Arc::new(none.next(map, encoded, filed_by, &self.helpers)?);
+        let new = Arc::new(Places::none(store).next(map, encoded, filed_by, &self.helpers)?);
         let change = self.map_change.lock();
         let old = self.places.swap(Arc::clone(&new));
         drop(change);
-        old.trims.end();
+        let trims = Arc::new(self.trims.load().of_another_store());
+        self.trims.swap(Arc::clone(&trims)).end();
         self.scrubs.forget_found();
-        new.trims.begin(&new);
+        trims.begin(&new);
         Ok(Replaced { _old: old })
     }
 
@@ -153,7 +156,7 @@ impl Osd {
 
     /// Sets the handler called whenever removed snapshots are gone from all objects of a pool.
     pub fn on_purged(&self, tell: impl Fn(PoolId, SnapSet) + Send + Sync + 'static) {
-        self.places.load().trims.on_purged(Arc::new(tell));
+        self.trims.load().on_purged(Arc::new(tell));
     }
 
     /// The map in use.

@@ -16,7 +16,6 @@ use crate::filing::Cut;
 use crate::helpers::Helpers;
 use crate::slot::Slot;
 use crate::slots::Slots;
-use crate::trim::Trims;
 
 /// A map and the state derived from it. Never modified: the next epoch gets its own value, which shares
 /// the slots.
@@ -27,7 +26,6 @@ pub(crate) struct Places {
     /// Caches the primaries of placement groups.
     targets: Targets,
     pub(crate) store: Arc<dyn ObjectStore>,
-    pub(crate) trims: Arc<Trims>,
 }
 
 /// One pool of the map.
@@ -40,10 +38,10 @@ pub(crate) struct Pool {
 
 impl Places {
     /// The state before the first map: no pools.
-    pub(crate) fn none(store: Arc<dyn ObjectStore>, trims: Arc<Trims>) -> Self {
+    pub(crate) fn none(store: Arc<dyn ObjectStore>) -> Self {
         let map = Arc::new(OsdMap::default());
         let targets = Targets::new(Arc::clone(&map));
-        Self { map, encoded: Bytes::new(), pools: FxHashMap::default(), targets, store, trims }
+        Self { map, encoded: Bytes::new(), pools: FxHashMap::default(), targets, store }
     }
 
     /// Computes the places of the next map: the slots of remaining pools are kept, new pools get new
@@ -56,7 +54,7 @@ impl Places {
         filed_by: &BTreeMap<PoolId, u32>,
         helpers: &Helpers,
     ) -> Result<Self, StoreError> {
-        let (store, trims) = (&self.store, Arc::clone(&self.trims));
+        let store = &self.store;
         let is_new = |id: &PoolId| !self.pools.contains_key(id);
         let there = if map.pools.keys().any(is_new) { store.collections() } else { Vec::new() };
         let mut pools = FxHashMap::default();
@@ -71,7 +69,7 @@ impl Places {
             pools.insert(*id, Arc::new(Pool::new(&map, *id, pool.clone(), slots)));
         }
         let targets = Targets::new(Arc::clone(&map));
-        Ok(Self { map, encoded, pools, targets, store: Arc::clone(store), trims })
+        Ok(Self { map, encoded, pools, targets, store: Arc::clone(store) })
     }
 
     /// The slots of pools that `next` no longer has.

@@ -1,8 +1,8 @@
 //! How long a server takes to return to its first state, and to write and read it:
 //! `cargo bench -p loligo-server --bench reset [OBJECTS] [IMAGES]`.
 //!
-//! A round changes objects, resets, and reads one by a client that stays connected. An image is the objects of
-//! one: a header with attributes and an omap, and sixteen objects of data.
+//! A round changes objects, resets, and reads one by a client that stays connected. An image is the objects
+//! of one: a header with attributes and an omap, and sixteen objects of data.
 
 use std::time::{Duration, Instant};
 

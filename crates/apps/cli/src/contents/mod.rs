@@ -37,9 +37,9 @@ const IMAGES: &str = "rbd";
 /// The options.
 #[derive(clap::Args)]
 pub(crate) struct Contents {
-    /// Begin with the state of a file that `loligo server dump` has written: pools, objects, images, users and
-    /// settings. With --store disk the directory must be new; a server in memory that had another state in it
-    /// keeps its id and the key of client.admin. The other options add to it.
+    /// Begin with the state of a file that `loligo server dump` has written: pools, objects, images, users
+    /// and settings. With --store disk the directory must be new; a server in memory that had another state
+    /// in it keeps its id and the key of client.admin. The other options add to it.
     #[arg(long, value_name = "FILE", env = "LOLIGO_SNAPSHOT")]
     snapshot: Option<PathBuf>,
     /// Begin with the files of this folder: its folders are pools, and the files in them objects, named by

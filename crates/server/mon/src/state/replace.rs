@@ -85,7 +85,9 @@ impl State {
             let Some(facts) = running.osdmap().osd(osd) else { continue };
             let known = self.osdmap().osd(osd);
             let is_same = known.is_some_and(|known| known.client_addrs == facts.client_addrs);
-            if !(is_same && self.osdmap().is_up(osd)) && !facts.client_addrs.0.is_empty() {
+            let is_known_up = is_same && self.osdmap().is_up(osd);
+            // An OSD that does not listen yet has no address.
+            if !is_known_up && !facts.client_addrs.0.is_empty() {
                 self.boot_osd(now, osd, facts.uuid, facts.client_addrs.clone())?;
             }
         }

@@ -118,7 +118,10 @@ fn versions_continue_after_the_newer_store() {
         let version = loligo_wire::Eversion { epoch: loligo_wire::Epoch(1), version };
         open(store, pg).submit(crate::Transaction { version, ..txn }).expect("room");
     };
-    (of(&old, 0, 5), of(&new, 0, 9), of(&new, 1, 3), of(&new, 2, 4));
+    of(&old, 0, 5);
+    for (pg, version) in [(0, 9), (1, 3), (2, 4)] {
+        of(&new, pg, version);
+    }
     let mut frozen = old.freeze();
     frozen.continue_after(&new, |pg| pg.seed != 2);
     let found: Vec<_> =
