@@ -4,6 +4,7 @@ set -euo pipefail
 program=${PROGRAM:-loligo}
 # An input that is not given is an empty variable here.
 [ -n "${LOLIGO_LOAD:-}" ] || unset LOLIGO_LOAD
+[ -n "${LOLIGO_SNAPSHOT:-}" ] || unset LOLIGO_SNAPSHOT
 data=$(mktemp -d "${RUNNER_TEMP:-/tmp}/loligo.XXXXXX")
 mkfifo "$data/ready"
 nohup "$program" serve --data "$data" >"$data/ready" 2>"$data/errors" </dev/null &

@@ -26,6 +26,7 @@ use crate::pool::PoolCommand;
 use crate::rbd::RbdCommand;
 use crate::run::Run;
 use crate::serve::Serve;
+use crate::server::ServerCommand;
 use crate::snaps::SnapCommand;
 use crate::timeline::TraceOptions;
 use crate::watch::WatchCommand;
@@ -125,6 +126,9 @@ pub(crate) enum Command {
     Ping(Ping),
     /// Run a Ceph-compatible server: monitor and OSD in one process.
     Serve(Serve),
+    /// Save, restore or reset the whole state of a running server in memory.
+    #[command(subcommand)]
+    Server(ServerCommand),
     /// Look for damage in the directory of a server that does not run. Status 1 if there is any, or any is
     /// left.
     Fsck(Fsck),

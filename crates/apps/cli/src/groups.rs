@@ -163,6 +163,7 @@ const GROUPS: &[Group] = &[
         heading: "A server",
         commands: &[
             entry("serve", &["pool"], NO_FORMAT),
+            entry("server", NONE, NO_FORMAT),
             entry("ping", IN_CLUSTER, CLUSTER),
             entry("fsck", &["format"], TWO),
             entry("demo", NONE, NO_FORMAT),
@@ -425,10 +426,10 @@ mod tests {
         };
         let (serve, get, info) = (help(&["serve"]), help(&["get"]), help(&["rbd", "info"]));
         assert!(
-            serve.contains("--pool") && !serve.contains("--snap") && !serve.contains("--format"),
+            serve.contains("--pool") && !serve.contains("--snap <") && !serve.contains("--format"),
             "{serve}"
         );
-        assert!(get.contains("--snap") && get.contains("xml-pretty") && !get.contains("html"), "{get}");
+        assert!(get.contains("--snap <") && get.contains("xml-pretty") && !get.contains("html"), "{get}");
         assert!(info.contains("--pool") && !info.contains("--object-locator"), "{info}");
         let root = help(&[]);
         for heading in ["\nObjects:\n  put ", "\nWhat waits:\n  lockstat ", "\nImages:\n  rbd "] {

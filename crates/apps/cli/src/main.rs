@@ -46,6 +46,7 @@ mod pool;
 mod rbd;
 mod run;
 mod serve;
+mod server;
 mod snaps;
 mod stdio;
 mod table;
@@ -182,6 +183,7 @@ fn carry_out(cli: &Cli, builder: Builder) -> Result<(), Failure> {
         Command::LoadGen(load) => in_cluster(options, builder, |client| bench::load_gen::run(client, load)),
         Command::Ping(ping) => in_cluster(options, ping.patient(builder), |client| ping::run(client, ping)),
         Command::Serve(server) => serve::run(server, &options.pool, &builder),
+        Command::Server(command) => server::run(command, &builder),
         Command::Fsck(what) => fsck::run(what, format),
         Command::Demo => demo::run(),
         Command::Run(what) => run::run(what, &builder),

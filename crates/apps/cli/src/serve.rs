@@ -183,6 +183,7 @@ async fn serve(server: &Handle, signals: Signals, plan: &Plan<'_>, began: Instan
             ended = &mut end => return ended,
             written = plan.write(server) => written?,
         }
+        server.mark().await.context(|| "serve".to_owned())?;
         server.write_conf().context(|| "serve".to_owned())?;
     }
     sayln!(

@@ -95,9 +95,9 @@ fn try_page(page: &Path, steps: &[Step], wrong: &mut String) {
 fn script(steps: &[Step]) -> String {
     let mut script = String::new();
     for (i, step) in steps.iter().enumerate() {
-        let command = match step.command.strip_prefix("loligo serve") {
+        let command = match step.command.strip_prefix("loligo serve ") {
             Some(rest) if !rest.contains("--mon-addr") => {
-                format!("loligo serve --mon-addr 127.0.0.1:0{rest}")
+                format!("loligo serve --mon-addr 127.0.0.1:0 {rest}")
             }
             _ => step.command.clone(),
         };

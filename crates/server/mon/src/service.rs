@@ -75,6 +75,8 @@ enum Event {
     Call(Job, oneshot::Sender<()>),
     /// A read-only query.
     Look(Look),
+    /// Closes all sessions, and notifies when that is done.
+    Disconnect(oneshot::Sender<()>),
     Stop,
 }
 
@@ -171,6 +173,17 @@ impl MonService {
         };
         self.post(Event::Look(Box::new(look)))?;
         answered.await.map_err(|_| Stopped)
+    }
+
+    /// Closes the connections of all clients of the monitor and of the manager. They connect again, and send
+    /// again what was not answered.
+    ///
+    /// # Errors
+    /// The monitor has stopped.
+    pub async fn disconnect_all(&self) -> Result<(), Stopped> {
+        let (done, is_done) = oneshot::channel();
+        self.post(Event::Disconnect(done))?;
+        is_done.await.map_err(|_| Stopped)
     }
 
     /// Ends the task. The messenger should be shut down first.
@@ -344,6 +357,11 @@ impl Driver {
                 self.callers.push(saved);
             }
             Event::Look(look) => look(&self.monitor),
+            Event::Disconnect(done) => {
+                let all: Vec<SessionId> = self.connections.keys().copied().collect();
+                all.into_iter().for_each(|id| self.drop_connection(id));
+                let _ = done.send(()); // the caller may have stopped waiting
+            }
             Event::Stop => {}
         }
     }

@@ -68,13 +68,14 @@ impl Osd {
         }
         let _measuring = Measuring(&self.benching);
         // Removes leftovers of a bench during which the process ended.
-        self.store().remove(PLACE)?;
+        let store = self.store();
+        store.remove(PLACE)?;
         let (tell, told) = channel();
-        let place = self.store().open(PLACE, Arc::new(Listener(tell)))?;
+        let place = store.open(PLACE, Arc::new(Listener(tell)))?;
         let began = Instant::now();
         let written = write(&*place, bench, &told);
         let took = began.elapsed();
-        self.store().remove(PLACE)?;
+        store.remove(PLACE)?;
         written.map(|()| Some(took))
     }
 }

@@ -46,15 +46,22 @@ pub struct OsdConfig {
 
 /// An object storage daemon, as far as clients see it.
 pub struct Osd {
-    store: Arc<dyn ObjectStore>,
     limits: Limits,
     pub(crate) places: ArcSwap<Places>,
     map_change: Mutex<()>,
     helpers: Helpers,
-    trims: Arc<Trims>,
+    /// Of the store in use.
+    trims: ArcSwap<Trims>,
     pub(crate) scrubs: Arc<Scrubs>,
     /// Set while a bench of the store is running.
     pub(crate) benching: AtomicBool,
+}
+
+/// What [`Osd::replace`] has replaced. Frees the old objects when it is dropped, which takes a moment, and
+/// when no request uses them any more.
+#[must_use = "it is dropped where a moment does not matter"]
+pub struct Replaced {
+    _old: Arc<Places>,
 }
 
 impl Osd {
@@ -62,12 +69,11 @@ impl Osd {
     pub fn new(config: OsdConfig) -> Arc<Self> {
         config.store.on_batches(Arc::new(Gatherer));
         Arc::new(Self {
-            store: config.store,
             limits: config.limits,
-            places: ArcSwap::from_pointee(Places::none()),
+            places: ArcSwap::from_pointee(Places::none(config.store)),
             map_change: Mutex::new(&MAP_CHANGE, ()),
             helpers: Helpers::default(),
-            trims: Arc::default(),
+            trims: ArcSwap::default(),
             scrubs: Arc::default(),
             benching: AtomicBool::new(false),
         })
@@ -92,7 +98,7 @@ impl Osd {
                 return Ok(());
             }
             // Opens placement groups, which may read from the store.
-            let next = old.next(Arc::clone(&map), encoded.clone(), filed_by, &self.store, &self.helpers)?;
+            let next = old.next(Arc::clone(&map), encoded.clone(), filed_by, &self.helpers)?;
             let new = Arc::new(next);
             let _change = self.map_change.lock();
             if Arc::ptr_eq(&old, &self.places.load()) {
@@ -104,8 +110,39 @@ impl Osd {
             let slots = new.pools().flat_map(|(_, pool)| pool.slots.iter());
             slots.for_each(|slot| slot.blocked(Arc::clone(&new.map)));
         }
-        self.trims.begin(&new);
+        self.trims.load_full().begin(&new);
         old.gone_in(&new).iter().try_for_each(|slots| slots.remove())
+    }
+
+    /// Continues with another store, whose objects replace all others, and with the map that belongs to them.
+    /// The map must be newer than the one in use, so that no client takes it for an old one.
+    ///
+    /// A request that the OSD is executing goes on with the old store; one that it receives later finds the
+    /// new one. Watches are gone with the old store. The caller therefore closes the connections that there
+    /// are ([`Osd::disconnect`]): their clients send again what was not answered, and watch again.
+    pub fn replace(
+        &self,
+        store: Arc<dyn ObjectStore>,
+        map: Arc<OsdMap>,
+        encoded: Bytes,
+        filed_by: &BTreeMap<PoolId, u32>,
+    ) -> Result<Replaced, StoreError> {
+        store.on_batches(Arc::new(Gatherer));
+        let new = Arc::new(Places::none(store).next(map, encoded, filed_by, &self.helpers)?);
+        let change = self.map_change.lock();
+        let old = self.places.swap(Arc::clone(&new));
+        drop(change);
+        let trims = Arc::new(self.trims.load().of_another_store());
+        self.trims.swap(Arc::clone(&trims)).end();
+        self.scrubs.forget_found();
+        trims.begin(&new);
+        Ok(Replaced { _old: old })
+    }
+
+    /// Closes a client's connection.
+    pub fn disconnect(&self, conn: &Arc<Connection>) {
+        conn.mark_down();
+        Session::of(conn).lost(conn.id());
     }
 
     /// Sets the handler called when one of the OSD's own threads has panicked. Replies may be missing
@@ -119,7 +156,7 @@ impl Osd {
 
     /// Sets the handler called whenever removed snapshots are gone from all objects of a pool.
     pub fn on_purged(&self, tell: impl Fn(PoolId, SnapSet) + Send + Sync + 'static) {
-        self.trims.on_purged(Box::new(tell));
+        self.trims.load().on_purged(Arc::new(tell));
     }
 
     /// The map in use.
@@ -170,13 +207,13 @@ impl Osd {
         places.pools().flat_map(|(_, pool)| pool.slots.iter()).flat_map(|slot| slot.watch_facts()).collect()
     }
 
-    pub(crate) fn store(&self) -> &dyn ObjectStore {
-        &*self.store
+    pub(crate) fn store(&self) -> Arc<dyn ObjectStore> {
+        Arc::clone(&self.places.load().store)
     }
 
     /// How full the store is.
     pub fn statfs(&self) -> StatFs {
-        self.store.statfs()
+        self.places.load().store.statfs()
     }
 
     /// Checks one request and submits it to its slot. `Break` means the connection is closed and no further

@@ -25,6 +25,7 @@ pub(crate) struct Places {
     pools: FxHashMap<PoolId, Arc<Pool>>,
     /// Caches the primaries of placement groups.
     targets: Targets,
+    pub(crate) store: Arc<dyn ObjectStore>,
 }
 
 /// One pool of the map.
@@ -37,10 +38,10 @@ pub(crate) struct Pool {
 
 impl Places {
     /// The state before the first map: no pools.
-    pub(crate) fn none() -> Self {
+    pub(crate) fn none(store: Arc<dyn ObjectStore>) -> Self {
         let map = Arc::new(OsdMap::default());
         let targets = Targets::new(Arc::clone(&map));
-        Self { map, encoded: Bytes::new(), pools: FxHashMap::default(), targets }
+        Self { map, encoded: Bytes::new(), pools: FxHashMap::default(), targets, store }
     }
 
     /// Computes the places of the next map: the slots of remaining pools are kept, new pools get new
@@ -51,9 +52,9 @@ impl Places {
         map: Arc<OsdMap>,
         encoded: Bytes,
         filed_by: &BTreeMap<PoolId, u32>,
-        store: &Arc<dyn ObjectStore>,
         helpers: &Helpers,
     ) -> Result<Self, StoreError> {
+        let store = &self.store;
         let is_new = |id: &PoolId| !self.pools.contains_key(id);
         let there = if map.pools.keys().any(is_new) { store.collections() } else { Vec::new() };
         let mut pools = FxHashMap::default();
@@ -68,7 +69,7 @@ impl Places {
             pools.insert(*id, Arc::new(Pool::new(&map, *id, pool.clone(), slots)));
         }
         let targets = Targets::new(Arc::clone(&map));
-        Ok(Self { map, encoded, pools, targets })
+        Ok(Self { map, encoded, pools, targets, store: Arc::clone(store) })
     }
 
     /// The slots of pools that `next` no longer has.

@@ -131,6 +131,16 @@ pub(crate) struct Scrubs {
     pub(crate) asked: Notify,
 }
 
+impl Scrubs {
+    /// Forgets the findings, because other objects have replaced all, and requests.
+    pub(crate) fn forget_found(&self) {
+        let mut table = self.table.lock();
+        table.changed |= !table.found.is_empty();
+        table.found.clear();
+        table.asked.clear();
+    }
+}
+
 /// The state of scrubs.
 #[derive(Default)]
 pub(crate) struct Table {

@@ -27,12 +27,14 @@ static TRIMS: Class = Class::new("osd.trims");
 static TRIM_PG: Class = Class::new("osd.trim_pg");
 
 /// Called when snapshots are gone from all placement groups of a pool.
-pub(crate) type OnPurged = Box<dyn Fn(PoolId, SnapSet) + Send + Sync>;
+pub(crate) type OnPurged = Arc<dyn Fn(PoolId, SnapSet) + Send + Sync>;
 
-/// The snapshots being removed.
+/// The snapshots being removed from the objects of one store.
 pub(crate) struct Trims {
     pools: Mutex<BTreeMap<PoolId, State>>,
     on_purged: OnceLock<OnPurged>,
+    /// Another store has replaced this one: its snapshots are no longer the monitor's concern.
+    is_over: AtomicBool,
 }
 
 #[derive(Default)]
@@ -44,13 +46,24 @@ struct State {
 
 impl Default for Trims {
     fn default() -> Self {
-        Self { pools: Mutex::new(&TRIMS, BTreeMap::new()), on_purged: OnceLock::new() }
+        let pools = Mutex::new(&TRIMS, BTreeMap::new());
+        Self { pools, on_purged: OnceLock::new(), is_over: AtomicBool::new(false) }
     }
 }
 
 impl Trims {
     pub(crate) fn on_purged(&self, tell: OnPurged) {
         let _ = self.on_purged.set(tell); // there is one monitor
+    }
+
+    /// The state for the objects of another store: nothing is removed from them yet.
+    pub(crate) fn of_another_store(&self) -> Self {
+        Self { on_purged: self.on_purged.clone(), ..Self::default() }
+    }
+
+    /// Reports nothing any more.
+    pub(crate) fn end(&self) {
+        self.is_over.store(true, Ordering::Release);
     }
 
     /// Begins the removals that a new map lists and that are not in progress.
@@ -108,7 +121,8 @@ impl Trims {
             }
         }
         drop(pools);
-        if let Some(tell) = self.on_purged.get().filter(|_| !failed) {
+        let is_over = self.is_over.load(Ordering::Acquire);
+        if let Some(tell) = self.on_purged.get().filter(|_| !failed && !is_over) {
             tell(job.pool, SnapSet::clone(&job.removed));
         }
     }

@@ -39,6 +39,7 @@ impl Server {
             admin_key: None,
             users: Vec::new(),
             writes_conf: true,
+            snapshot: None,
             compression: None,
             on_disk: false,
             capacity_bytes: None,
@@ -86,6 +87,7 @@ pub struct Builder {
     pub(crate) admin_key: Option<CryptoKey>,
     pub(crate) users: Vec<(EntityName, Caps)>,
     pub(crate) writes_conf: bool,
+    pub(crate) snapshot: Option<PathBuf>,
     pub(crate) compression: Option<Compression>,
     pub(crate) on_disk: bool,
     pub(crate) capacity_bytes: Option<u64>,
@@ -177,6 +179,13 @@ impl Builder {
     /// until then no other client finds the server.
     pub fn conf_later(self) -> Self {
         Self { writes_conf: false, ..self }
+    }
+
+    /// Begins with the state of a file that [`Handle::dump`](crate::Handle::dump) or `loligo server dump` has
+    /// written: pools, objects, users and settings. A server on disk needs a new directory for it. One in
+    /// memory that was started in its directory before keeps its id and the key of `client.admin`.
+    pub fn snapshot(self, path: impl Into<PathBuf>) -> Self {
+        Self { snapshot: Some(path.into()), ..self }
     }
 
     /// Compresses the traffic between clients and the OSDs for clients that ask for it: Loligo clients

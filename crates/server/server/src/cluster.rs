@@ -1,9 +1,11 @@
 //! The assembly of the daemons into a cluster.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, BufReader};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use loligo_admin::{Admin, AdminSocket, ConfigOption};
 use loligo_cephx::key::{CryptoKey, KeyType};
@@ -23,8 +25,10 @@ use crate::daemons::{Mgr, Mon, OsdDaemon};
 use crate::dir::{DataDir, mon_host, remove_conf, write_conf};
 use crate::host::{host_name, random_uuid};
 use crate::listen::{Doors, OpenDoor};
-use crate::objects::{Disk, MEMORY_BYTES, open_store, store_stopped};
+use crate::objects::{Disk, MEMORY_BYTES, Opened, open_store, store_stopped};
 use crate::scrub::{self, ScrubFile};
+use crate::snapshot::file::SnapshotFile;
+use crate::snapshot::{self, SnapshotError, Snapshots};
 use crate::usage::OsdUsage;
 use crate::{Auth, Builder, StartError, fullness, quota};
 
@@ -41,6 +45,7 @@ pub(crate) struct Cluster {
     panicked: mpsc::UnboundedReceiver<String>,
     /// The file of the scrub records, and the OSD they belong to.
     scrubs: Option<(Arc<ScrubFile>, Arc<Osd>)>,
+    snapshots: Arc<Snapshots>,
     _admin: AdminSocket,
     _dir: DataDir,
 }
@@ -80,9 +85,14 @@ impl Facts {
 impl Cluster {
     pub(crate) async fn start(builder: Builder) -> Result<Self, StartError> {
         loligo_msgr::raise_limit();
-        let (dir, mut state) = open_dir(&builder)?;
+        let Begun { dir, mut state, objects, has_run } = open_dir(&builder)?;
         let fsid = state.fsid();
-        let (store, disk) = open_store(&builder, &dir, &state)?;
+        let Opened { store, kept } = open_store(&builder, &dir, &state)?;
+        if let Some(objects) = objects {
+            // Before the state is saved: what a killed server has left is a directory without a state.
+            objects.load(&*store, &AtomicU64::new(0))?;
+        }
+        let (disk, memory) = kept.split();
         if let Some(disk) = &disk {
             state.set_store(disk.store.id());
         }
@@ -95,7 +105,7 @@ impl Cluster {
         if let Some(file) = &scrub_file {
             file.restore(&osd);
         }
-        let places = Places::of(&state, &builder)?;
+        let places = Places::of(&state, &builder, has_run)?;
         let mon = start_monitor(state, &builder, &dir, &osd).await?;
         watch(&osd, &mon);
         let around = Surroundings { mon, osd };
@@ -108,14 +118,34 @@ impl Cluster {
         }
         let socket = AdminSocket::open(&facts.admin_socket, facts.admin.clone());
         let _admin = socket.map_err(StartError::at(&facts.admin_socket))?;
+        let of_osds = open.iter().filter(|door| door.name.kind == EntityType::OSD);
+        let of_osds = of_osds.map(|door| Arc::clone(&door.messenger)).collect();
         let messengers = open.into_iter().map(|door| door.messenger).collect();
         let Surroundings { mon, osd } = around;
+        let snapshots = Snapshots::new(Arc::clone(&mon), Arc::clone(&osd), of_osds, memory);
+        snapshot::register(&facts.admin, &snapshots);
+        snapshots.mark().await?;
         let scrubs = scrub_file.map(|file| (file, osd));
-        Ok(Self { facts, mon, messengers, _daemons: daemons, disk, panicked, scrubs, _admin, _dir: dir })
+        Ok(Self {
+            facts,
+            mon,
+            messengers,
+            _daemons: daemons,
+            disk,
+            panicked,
+            scrubs,
+            snapshots,
+            _admin,
+            _dir: dir,
+        })
     }
 
     pub(crate) fn facts(&self) -> &Facts {
         &self.facts
+    }
+
+    pub(crate) fn snapshots(&self) -> &Arc<Snapshots> {
+        &self.snapshots
     }
 
     /// Serves until the server is told to stop or has failed. Then disconnects all clients, saves
@@ -156,8 +186,10 @@ struct Places {
 }
 
 impl Places {
-    fn of(state: &State, builder: &Builder) -> Result<Self, StartError> {
-        let known = |addrs: Option<&EntityAddrVec>| addrs.map_or_else(LastAddrs::default, LastAddrs::of);
+    fn of(state: &State, builder: &Builder, has_run: bool) -> Result<Self, StartError> {
+        let known = |addrs: Option<&EntityAddrVec>| {
+            addrs.filter(|_| has_run).map_or_else(LastAddrs::default, LastAddrs::of)
+        };
         let last_of = |osd| known(state.osdmap().osd(osd).map(|osd| &osd.client_addrs));
         Ok(Self {
             mon: known(state.monmap().mon(0).map(|(_, info)| &info.public_addrs)),
@@ -279,14 +311,31 @@ fn watch(osd: &Arc<Osd>, mon: &Arc<MonService>) {
     quota::watch(Arc::downgrade(osd), Arc::downgrade(mon));
 }
 
+/// What a server begins with.
+struct Begun {
+    dir: DataDir,
+    state: State,
+    /// Objects of a snapshot, which are still to be loaded.
+    objects: Option<SnapshotFile<BufReader<File>>>,
+    /// Whether the addresses in the state are this server's own of its last run.
+    has_run: bool,
+}
+
 /// Opens the data directory, and loads or creates the cluster's state.
-fn open_dir(builder: &Builder) -> Result<(DataDir, State), StartError> {
+fn open_dir(builder: &Builder) -> Result<Begun, StartError> {
     let new_fsid = random_uuid()?;
     let dir = match &builder.data_dir {
         Some(path) => DataDir::open(path)?,
         None => DataDir::temporary(new_fsid)?,
     };
-    let mut state = load_or_make(&dir, new_fsid, builder)?;
+    let (mut state, objects, has_run) = match &builder.snapshot {
+        None => (load_or_make(&dir, new_fsid, builder)?, None, true),
+        Some(path) => {
+            let (objects, state) = snapshot::file::open(path)?;
+            let (state, has_run) = state_of_snapshot(&dir, state, builder)?;
+            (state, Some(objects), has_run)
+        }
+    };
     if let Some(cipher) = builder.auth_cipher {
         state.set_auth_cipher(cipher);
     }
@@ -295,7 +344,38 @@ fn open_dir(builder: &Builder) -> Result<(DataDir, State), StartError> {
     }
     make_users(&mut state, builder)?;
     dir.write_keyring(state.keys(), builder.users.iter().map(|(name, _)| name))?;
-    Ok((dir, state))
+    Ok(Begun { dir, state, objects, has_run })
+}
+
+/// The state of a snapshot as this server's own. A server in memory may have had another state in this
+/// directory: it keeps its id, and clients that have seen that state find a newer one. Also returns whether
+/// there was one.
+fn state_of_snapshot(
+    dir: &DataDir,
+    mut state: State,
+    builder: &Builder,
+) -> Result<(State, bool), StartError> {
+    if let Some(mut last) = dir.state_file().map(|file| file.load()).transpose()?.flatten() {
+        if builder.on_disk || last.store().is_some() {
+            return Err(SnapshotError::NotNew(dir.path().to_owned()).into());
+        }
+        if let Some(key) = last.admin_key().cloned() {
+            state.set_admin_key(key);
+        }
+        last.replace(UTime::now(), &state)?;
+        return Ok((last, true));
+    }
+    refuse_traces(dir)?;
+    Ok((state, false))
+}
+
+/// Refuses to create a state in a directory that has other files of a server.
+fn refuse_traces(dir: &DataDir) -> Result<(), StartError> {
+    let traces = dir.traces()?;
+    match traces.is_empty() {
+        true => Ok(()),
+        false => Err(StartError::Lost { path: dir.path().to_owned(), traces: traces.join(", ") }),
+    }
 }
 
 /// Creates the users of the builder that do not exist.
@@ -317,10 +397,7 @@ fn load_or_make(dir: &DataDir, fsid: Uuid, builder: &Builder) -> Result<State, S
     if let Some(state) = dir.state_file().map(|file| file.load()).transpose()?.flatten() {
         return Ok(state);
     }
-    let traces = dir.traces()?;
-    if !traces.is_empty() {
-        return Err(StartError::Lost { path: dir.path().to_owned(), traces: traces.join(", ") });
-    }
+    refuse_traces(dir)?;
     let now = UTime::now();
     let admin_key = builder
         .admin_key

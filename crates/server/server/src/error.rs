@@ -10,6 +10,8 @@ use loligo_mon::command::Failure;
 use loligo_store_disk::OpenError;
 use loligo_wire::EntityName;
 
+use crate::snapshot::SnapshotError;
+
 /// Why a server could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -76,6 +78,9 @@ pub enum StartError {
         /// The reason, and what to do.
         why: String,
     },
+    /// The snapshot that the server was to begin with cannot be used.
+    #[error("snapshot {0}")]
+    Snapshot(#[from] SnapshotError),
     /// The monitor refused the configuration of the cluster.
     #[error("{}", .0.status)]
     Cluster(#[from] Failure),

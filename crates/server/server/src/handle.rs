@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Weak, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use std::{io, thread};
@@ -15,12 +16,14 @@ use tokio::sync::{oneshot, watch};
 use crate::cluster::{Cluster, Facts};
 use crate::daemon::Listening;
 use crate::dir::write_conf;
+use crate::snapshot::{SnapshotError, Snapshots, file};
 use crate::{Builder, StartError};
 
 /// A running server. It stops when the handle is dropped.
 #[derive(Debug)]
 pub struct Handle {
     facts: Facts,
+    snapshots: Weak<Snapshots>,
     startup: Duration,
     stop: Option<oneshot::Sender<()>>,
     ended: watch::Receiver<Option<String>>,
@@ -50,15 +53,16 @@ impl Handle {
             match started {
                 Err(e) => drop(ready.send(Err(e))),
                 Ok((runtime, cluster)) => {
-                    let _ = ready.send(Ok(cluster.facts().clone()));
+                    let known = (cluster.facts().clone(), Arc::downgrade(cluster.snapshots()));
+                    let _ = ready.send(Ok(known));
                     let why = runtime.block_on(cluster.run_until(stopped));
                     let _ = end.send(Some(why));
                 }
             }
         })?;
         let gone = || StartError::Runtime(io::Error::other("the server's thread has ended"));
-        let facts = is_ready.recv().map_err(|_| gone())??;
-        Ok(Self { facts, startup: begun.elapsed(), stop: Some(stop), ended, thread: Some(thread) })
+        let (facts, snapshots) = is_ready.recv().map_err(|_| gone())??;
+        Ok(Self { facts, snapshots, startup: begun.elapsed(), stop: Some(stop), ended, thread: Some(thread) })
     }
 
     /// The path of the configuration file for clients: `rados -c CONF …`.
@@ -124,6 +128,53 @@ impl Handle {
         self.startup
     }
 
+    /// Makes the present state the one that [`reset`](Self::reset) returns to, for a program that fills a new
+    /// server. Without this call it is the state after the start. Has no effect on a server on disk.
+    pub async fn mark(&self) -> Result<(), SnapshotError> {
+        self.snapshots()?.mark().await
+    }
+
+    /// Returns to the state that the server had when it was ready, in milliseconds: to its objects, pools,
+    /// users and settings. The server keeps its addresses, and the secrets that seal tickets. Epochs, and the
+    /// numbers of pools, snapshots and clients, continue.
+    ///
+    /// All clients are disconnected; they connect again by themselves. An operation that was not answered is
+    /// sent again by its client, and executed in the state after the reset. Watches are gone.
+    ///
+    /// # Errors
+    /// The server keeps its objects on disk, or has stopped.
+    pub async fn reset(&self) -> Result<(), SnapshotError> {
+        self.snapshots()?.reset().await
+    }
+
+    /// Writes the whole state of a server in memory to a file, which only its owner may read: it has the
+    /// cluster's keys. The state is that of one moment.
+    ///
+    /// # Errors
+    /// The server keeps its objects on disk, or has stopped; the file cannot be written.
+    pub async fn dump(&self, path: impl AsRef<Path>) -> Result<(), SnapshotError> {
+        let snapshot = self.snapshots()?.take().await?;
+        let path = path.as_ref().to_owned();
+        let write = move || file::write(&path, &snapshot, &AtomicU64::new(0));
+        blocking(write).await?
+    }
+
+    /// Returns to the state of a file that [`dump`](Self::dump) has written, as [`reset`](Self::reset) does.
+    /// `client.admin` keeps its key, and the cluster its id.
+    ///
+    /// # Errors
+    /// As for `dump`; the file is damaged, or from a server with another number of OSDs.
+    pub async fn restore(&self, path: impl AsRef<Path>) -> Result<(), SnapshotError> {
+        let (snapshots, path) = (self.snapshots()?, path.as_ref().to_owned());
+        let runtime = runtime::Handle::current();
+        let restore = move || runtime.block_on(snapshots.restore(&path, &AtomicU64::new(0)));
+        blocking(restore).await?
+    }
+
+    fn snapshots(&self) -> Result<Arc<Snapshots>, SnapshotError> {
+        self.snapshots.upgrade().ok_or(SnapshotError::Stopped)
+    }
+
     /// Waits until the server has ended by itself, because the store, the OSDs or the monitor have
     /// failed. Returns the reason, as text for people.
     pub async fn failed(&self) -> String {
@@ -153,6 +204,11 @@ impl Drop for Handle {
             let _ = thread.join();
         }
     }
+}
+
+/// Runs work that reads or writes files on a thread for it.
+async fn blocking<R: Send + 'static>(work: impl FnOnce() -> R + Send + 'static) -> Result<R, SnapshotError> {
+    tokio::task::spawn_blocking(work).await.map_err(|e| SnapshotError::System(io::Error::other(e)))
 }
 
 fn runtime(threads: Option<usize>) -> io::Result<Runtime> {

@@ -19,6 +19,10 @@
 //! a cluster keeps its id, keys, settings and pools over a restart, but the pools are empty then. A
 //! server on disk ([`Server::disk`]) keeps every acknowledged write, also over a loss of power.
 //!
+//! A server in memory returns to the state that it had when it was ready, in milliseconds
+//! ([`Handle::reset`]): each test of a suite finds its own world. A whole state can be written to a file
+//! ([`Handle::dump`]) that another server begins with ([`Builder::snapshot`]).
+//!
 //! A running server answers commands at its admin socket ([`Handle::admin_socket`]), in Ceph's protocol:
 //! `ceph --admin-daemon SOCKET help`. A program that embeds the server can add commands and settings
 //! ([`Handle::admin`]).
@@ -41,6 +45,7 @@ mod ops;
 mod perf;
 mod quota;
 mod scrub;
+mod snapshot;
 mod tell;
 mod usage;
 
@@ -55,3 +60,4 @@ pub use loligo_mon::state::OsdCount;
 pub use loligo_mon::state::users::Caps;
 pub use loligo_msgr::{Compression, Level, Log, Method};
 pub use loligo_osd::Limits;
+pub use snapshot::SnapshotError;

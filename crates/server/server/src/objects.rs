@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use loligo_mon::state::State;
-use loligo_store::memory::MemoryStore;
-use loligo_store::{Delayed, ObjectStore};
+use loligo_store::ObjectStore;
 use loligo_store_disk::{DiskConfig, DiskStore};
 use tokio::sync::oneshot;
 
 use crate::dir::DataDir;
+use crate::snapshot::{Memory, delayed};
 use crate::{Builder, StartError};
 
 /// The default capacity of a store in memory.
@@ -20,23 +20,39 @@ pub(crate) struct Disk {
     stopped: oneshot::Receiver<()>,
 }
 
-/// Opens the store, with the builder's commit delay.
-pub(crate) fn open_store(
-    builder: &Builder,
-    dir: &DataDir,
-    state: &State,
-) -> Result<(Arc<dyn ObjectStore>, Option<Disk>), StartError> {
-    let (store, disk): (Arc<dyn ObjectStore>, _) = match builder.on_disk {
-        true => {
-            let disk = open_disk(builder, dir, state)?;
-            (Arc::clone(&disk.store) as _, Some(disk))
+/// The opened store.
+pub(crate) struct Opened {
+    /// With the builder's commit delay.
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) kept: Kept,
+}
+
+/// Where the objects are.
+pub(crate) enum Kept {
+    OnDisk(Disk),
+    InMemory(Arc<Memory>),
+}
+
+impl Kept {
+    /// The store on disk, or the one in memory.
+    pub(crate) fn split(self) -> (Option<Disk>, Option<Arc<Memory>>) {
+        match self {
+            Self::OnDisk(disk) => (Some(disk), None),
+            Self::InMemory(memory) => (None, Some(memory)),
         }
-        false => (Arc::new(MemoryStore::new(builder.capacity_bytes.unwrap_or(MEMORY_BYTES))), None),
-    };
-    Ok(match builder.commit_delay {
-        Some(delay) => (Arc::new(Delayed::new(store, delay)?), disk),
-        None => (store, disk),
-    })
+    }
+}
+
+/// Opens the store.
+pub(crate) fn open_store(builder: &Builder, dir: &DataDir, state: &State) -> Result<Opened, StartError> {
+    if builder.on_disk {
+        let disk = open_disk(builder, dir, state)?;
+        let store = delayed(Arc::clone(&disk.store) as _, builder.commit_delay)?;
+        return Ok(Opened { store, kept: Kept::OnDisk(disk) });
+    }
+    let capacity_bytes = builder.capacity_bytes.unwrap_or(MEMORY_BYTES);
+    let (memory, store) = Memory::new(capacity_bytes, builder.commit_delay)?;
+    Ok(Opened { store, kept: Kept::InMemory(Arc::new(memory)) })
 }
 
 fn open_disk(builder: &Builder, dir: &DataDir, state: &State) -> Result<Disk, StartError> {

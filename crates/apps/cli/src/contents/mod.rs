@@ -1,4 +1,4 @@
-//! What a server begins with: `serve --load`, `--image`, `--user`, and the key of `LOLIGO_KEY`.
+//! What a server begins with: `serve --snapshot`, `--load`, `--image`, `--user`, and the key of `LOLIGO_KEY`.
 //!
 //! Users and the key are the server's own work. Objects and images are written through its own client,
 //! before clients are told where the server is. What is there already is left as it is: a server on disk may
@@ -37,6 +37,11 @@ const IMAGES: &str = "rbd";
 /// The options.
 #[derive(clap::Args)]
 pub(crate) struct Contents {
+    /// Begin with the state of a file that `loligo server dump` has written: pools, objects, images, users
+    /// and settings. With --store disk the directory must be new; a server in memory that had another state
+    /// in it keeps its id and the key of client.admin. The other options add to it.
+    #[arg(long, value_name = "FILE", env = "LOLIGO_SNAPSHOT")]
+    snapshot: Option<PathBuf>,
     /// Begin with the files of this folder: its folders are pools, and the files in them objects, named by
     /// their paths within the pool's folder. What is there already is left as it is. Can be given several
     /// times.
@@ -77,6 +82,10 @@ impl Contents {
         let users = self.user.iter().flat_map(|users| &users.0);
         let server =
             users.fold(server, |server, User { name, caps }| server.user(name.clone(), caps.clone()));
+        let server = match self.snapshot.as_ref().filter(|path| !path.as_os_str().is_empty()) {
+            Some(path) => server.snapshot(path),
+            None => server,
+        };
         if plan.is_empty() { server } else { server.conf_later() }
     }
 

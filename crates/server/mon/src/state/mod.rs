@@ -18,6 +18,7 @@ pub mod mutes;
 mod osds;
 pub mod persist;
 pub mod pools;
+mod replace;
 pub mod reserved;
 pub mod snaps;
 pub mod users;

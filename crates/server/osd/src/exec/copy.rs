@@ -221,8 +221,8 @@ mod tests {
         map.epoch = Epoch(1);
         map.pools = [(PoolId(1), pool()), (PoolId(2), pool())].into();
         let store: Arc<dyn ObjectStore> = Arc::new(MemoryStore::new(1 << 30));
-        let places =
-            Places::none().next(Arc::new(map), Bytes::new(), &BTreeMap::new(), &store, &Helpers::default());
+        let places = Places::none(store);
+        let places = places.next(Arc::new(map), Bytes::new(), &BTreeMap::new(), &Helpers::default());
         Arc::new(places.expect("a memory store opens"))
     }
 

@@ -123,8 +123,8 @@ fn places() -> Places {
     inc.create_pool(&map, "p", PgPool::replicated(1, PGS));
     let map = map.advance(inc).expect("it follows").map;
     let store: Arc<dyn ObjectStore> = Arc::new(MemoryStore::new(1 << 30));
-    let next =
-        Places::none().next(Arc::new(map), Bytes::new(), &BTreeMap::new(), &store, &Helpers::default());
+    let none = Places::none(store);
+    let next = none.next(Arc::new(map), Bytes::new(), &BTreeMap::new(), &Helpers::default());
     next.expect("a store in memory opens")
 }
 

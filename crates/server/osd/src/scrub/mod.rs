@@ -11,6 +11,7 @@ mod due;
 mod walk;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use loligo_maps::stable_mod;
 use loligo_store::{ObjectName, StoreError};
@@ -56,15 +57,19 @@ impl Osd {
         due::longest(&places, &table.groups, policy, now)
     }
 
-    /// Runs a scrub. Returns `None` if the store has stopped or the pool is deleted.
+    /// Runs a scrub. Returns `None` if the store has stopped or was replaced, or the pool is
+    /// deleted.
     pub async fn scrub(&self, job: ScrubJob, policy: &ScrubPolicy) -> Option<ScrubReport> {
         let ScrubJob { pg, kind, asked } = job;
-        let pool = self.places.load().pool(pg.pool).cloned()?;
+        let (pool, store) = (self.places.load().pool(pg.pool).cloned()?, self.store());
         let version = self.pg_stats().into_iter().find(|stats| stats.pg == pg)?.version;
         self.scrubs.table.lock().running = Some((pg, kind));
         let _running = Running(&self.scrubs);
         let pace = if asked { Pace::asked(policy.pause) } else { Pace::in_background(policy.pause) };
         let found = walk::walk(&pool, pg, kind, pace).await.ok()?;
+        if !Arc::ptr_eq(&store, &self.store()) {
+            return None; // what was found was of objects that others have replaced
+        }
         let report = ScrubReport { pg, kind, found };
         self.scrubs.table.lock().ended(&report, pool.pool.pg_num(), version, UTime::now());
         Some(report)

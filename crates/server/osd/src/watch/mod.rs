@@ -27,6 +27,7 @@ use crate::asker::Asker;
 pub(crate) use load::{Load, Pending, notify_bytes};
 use notify::Notify;
 pub(crate) use notify::Outgoing;
+pub use record::is_watch;
 
 /// A watch's identity: the client's cookie for the watch, and its global id. Ordered as Ceph lists them.
 pub(crate) type WatchKey = (u64, u64);

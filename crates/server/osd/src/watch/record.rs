@@ -26,6 +26,11 @@ fn name((cookie, client): WatchKey) -> Bytes {
     [PREFIX, &cookie.to_be_bytes(), &client.to_be_bytes()].concat().into()
 }
 
+/// Whether an object's attribute is a stored watch.
+pub fn is_watch(attribute: &[u8]) -> bool {
+    attribute.starts_with(PREFIX)
+}
+
 /// Decodes the watch stored in an attribute. `None` if the attribute is not a watch or cannot be
 /// decoded.
 pub(crate) fn read(name: &[u8], value: &[u8]) -> Option<(WatchKey, u32, EntityAddr)> {

@@ -17,7 +17,7 @@ const PORTION_MAX: u64 = 256 << 10;
 pub(super) struct Budget {
     capacity: u64,
     portion: u64,
-    /// The sum of all shares; at most `capacity`.
+    /// The sum of all shares; at most `capacity`, unless the store began with more.
     granted: AtomicU64,
 }
 
@@ -51,7 +51,8 @@ impl Budget {
         let missing = needed - (share.granted - share.used);
         let all_taken = |_| StoreError::Full {
             needed,
-            free: self.capacity - self.granted.load(Ordering::Relaxed) + share.granted - share.used,
+            free: self.capacity.saturating_sub(self.granted.load(Ordering::Relaxed)) + share.granted
+                - share.used,
             capacity: self.capacity,
         };
         let taken =

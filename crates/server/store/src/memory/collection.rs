@@ -1,11 +1,13 @@
 //! One placement group's objects in memory.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use loligo_lockstat::{Class, Mutex};
-use loligo_wire::Eversion;
+use loligo_wire::{Eversion, PgId};
 
 use super::budget::{Budget, Share};
+use super::frozen::FrozenCollection;
 use super::index::Index;
 use super::object::{Object, Trash, Weight};
 use crate::{
@@ -14,8 +16,8 @@ use crate::{
 };
 
 /// Normally uncontended: one thread at a time serves a placement group, and only statistics are read
-/// concurrently.
-static COLLECTION: Class = Class::new("store.collection");
+/// concurrently. `MemoryStore::freeze` holds those of all collections for a moment.
+static COLLECTION: Class = Class::new("store.collection").nested_by_address();
 
 pub(super) struct MemoryCollection {
     budget: Arc<Budget>,
@@ -24,7 +26,8 @@ pub(super) struct MemoryCollection {
 
 #[derive(Default)]
 struct Inner {
-    index: Index,
+    /// Shared with [`FrozenCollection`]s, hence copied by the first change after one was made.
+    index: Arc<Index>,
     /// The sum over all objects.
     weight: Weight,
     share: Share,
@@ -34,6 +37,21 @@ struct Inner {
 impl MemoryCollection {
     pub(super) fn new(budget: Arc<Budget>) -> Self {
         Self { budget, inner: Mutex::new(&COLLECTION, Inner::default()) }
+    }
+
+    /// A collection with these objects.
+    pub(super) fn thawed(budget: Arc<Budget>, frozen: &FrozenCollection) -> Self {
+        let FrozenCollection { index, weight, version } = frozen.clone();
+        let mut share = Share::default();
+        budget.settle(&mut share, weight.footprint);
+        Self { budget, inner: Mutex::new(&COLLECTION, Inner { index, weight, share, version }) }
+    }
+
+    /// Locks collections together, so that what is frozen of them belongs to one moment.
+    pub(super) fn freeze(mut all: Vec<(PgId, &Self)>) -> BTreeMap<PgId, FrozenCollection> {
+        all.sort_unstable_by_key(|(_, collection)| std::ptr::from_ref(&collection.inner).addr());
+        let locked: Vec<_> = all.into_iter().map(|(pg, collection)| (pg, collection.inner.lock())).collect();
+        locked.iter().map(|(pg, inner)| (*pg, inner.freeze())).collect()
     }
 
     /// Removes all objects.
@@ -75,9 +93,7 @@ impl Collection for MemoryCollection {
     }
 
     fn stats(&self) -> CollectionStats {
-        let Weight { objects, size, allocated, omap_bytes, omap_keys, footprint: _ } =
-            self.inner.lock().weight;
-        CollectionStats { objects, bytes: size, bytes_allocated: allocated, omap_bytes, omap_keys }
+        self.inner.lock().weight.stats()
     }
 
     fn version(&self) -> Eversion {
@@ -90,6 +106,10 @@ impl Collection for MemoryCollection {
 }
 
 impl Inner {
+    fn freeze(&self) -> FrozenCollection {
+        FrozenCollection { index: Arc::clone(&self.index), weight: self.weight, version: self.version }
+    }
+
     /// Returns the most that a transaction adds to the footprint. Rejects a transaction that cannot be
     /// applied: no later step fails.
     fn cost_max(&self, txn: &Transaction<'_>) -> Result<u64, StoreError> {
@@ -155,7 +175,7 @@ impl Inner {
         info: Info,
         change: impl FnOnce(&mut Object),
     ) -> Result<(), NameTooLong> {
-        match self.index.get_mut(oid) {
+        match Arc::make_mut(&mut self.index).get_mut(oid) {
             Some(shared) => {
                 let object = Arc::make_mut(shared);
                 let before = object.weight();
@@ -168,14 +188,14 @@ impl Inner {
                 change(&mut object);
                 object.info = info;
                 self.weight.replace(Weight::default(), object.weight());
-                self.index.insert(Arc::new(object));
+                Arc::make_mut(&mut self.index).insert(Arc::new(object));
             }
         }
         Ok(())
     }
 
     fn remove(&mut self, oid: ObjectRef<'_>, trash: &mut Vec<Trash>) {
-        if let Some(object) = self.index.remove(oid) {
+        if let Some(object) = Arc::make_mut(&mut self.index).remove(oid) {
             self.weight.replace(object.weight(), Weight::default());
             trash.push(Trash::Object(object));
         }

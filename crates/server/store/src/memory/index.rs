@@ -15,13 +15,13 @@ use super::object::Object;
 use crate::{ObjectName, ObjectRef};
 
 /// The objects of one collection.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Index {
     /// By reversed hash.
     slots: BTreeMap<u32, Slot>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Slot {
     One(Arc<Object>),
     /// Two or more.
@@ -79,6 +79,11 @@ impl Index {
                 removed
             }
         }
+    }
+
+    /// Returns all objects, in order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<Object>> {
+        self.slots.values().flat_map(|slot| slot.range(ObjectRef::first_of_hash(0)))
     }
 
     /// Returns the objects from `from` on, in order.

@@ -8,6 +8,7 @@
 mod budget;
 mod collection;
 mod contents;
+mod frozen;
 mod gaps;
 mod index;
 mod near;
@@ -19,11 +20,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use loligo_lockstat::{Class, RwLock};
-use loligo_wire::PgId;
+use loligo_wire::{Eversion, PgId};
 
 use crate::{Collection, CollectionStats, CommitListener, ObjectStore, StatFs, StoreError};
 use budget::Budget;
 use collection::MemoryCollection;
+
+pub use frozen::{Frozen, FrozenCollection};
 
 static COLLECTIONS: Class = Class::new("store.collections");
 
@@ -39,6 +42,31 @@ impl MemoryStore {
     pub fn new(capacity_bytes: u64) -> Self {
         let collections = RwLock::new(&COLLECTIONS, BTreeMap::new());
         Self { budget: Arc::new(Budget::new(capacity_bytes)), collections }
+    }
+
+    /// Returns the objects of this moment: a transaction is in it, of whatever collection, if one that was
+    /// submitted after its end is. Costs a few references for each collection; the first change of a
+    /// collection afterwards copies the list of its objects, and the first change of an object that object.
+    pub fn freeze(&self) -> Frozen {
+        let collections = self.collections.read();
+        Frozen(MemoryCollection::freeze(collections.iter().map(|(pg, one)| (*pg, &**one)).collect()))
+    }
+
+    /// Creates a store that begins with these objects, which it shares until they are changed. If they use
+    /// more than `capacity_bytes`, the store is full.
+    pub fn thawed(capacity_bytes: u64, frozen: &Frozen) -> Self {
+        let budget = Arc::new(Budget::new(capacity_bytes));
+        let thaw =
+            |(pg, one): (&PgId, _)| (*pg, Arc::new(MemoryCollection::thawed(Arc::clone(&budget), one)));
+        let collections = frozen.0.iter().map(thaw).collect();
+        Self { budget, collections: RwLock::new(&COLLECTIONS, collections) }
+    }
+
+    /// The version of each collection.
+    fn versions(&self) -> Vec<(PgId, Eversion)> {
+        let collections: Vec<_> =
+            self.collections.read().iter().map(|(pg, one)| (*pg, Arc::clone(one))).collect();
+        collections.into_iter().map(|(pg, one)| (pg, one.version())).collect()
     }
 
     fn all(&self) -> Vec<Arc<MemoryCollection>> {

@@ -9,7 +9,7 @@ use super::contents::Contents;
 use super::gaps::{GAPS_COST_MAX, Gaps};
 use crate::store::{OmapPage, OmapRange};
 use crate::transaction::is_own;
-use crate::{Change, Data, Fetch, Info, KeyValues, ObjectName, ObjectRef, ObjectView};
+use crate::{Change, CollectionStats, Data, Fetch, Info, KeyValues, ObjectName, ObjectRef, ObjectView};
 
 /// The memory, in bytes, that an object takes in addition to its name and its contents: the object
 /// itself and its share of the index.
@@ -61,6 +61,11 @@ pub(super) struct Weight {
 }
 
 impl Weight {
+    pub(super) fn stats(self) -> CollectionStats {
+        let Self { objects, size, allocated, omap_bytes, omap_keys, footprint: _ } = self;
+        CollectionStats { objects, bytes: size, bytes_allocated: allocated, omap_bytes, omap_keys }
+    }
+
     /// Subtracts `before` from the sum and adds `after`.
     pub(super) fn replace(&mut self, before: Self, after: Self) {
         let swap = |sum: &mut u64, before: u64, after: u64| *sum = *sum + after - before;

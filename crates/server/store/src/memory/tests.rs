@@ -84,3 +84,59 @@ fn holes_read_as_zeros_and_are_no_extents() {
 fn an_omap_is_read_in_pages() {
     conformance::an_omap_is_read_in_pages(&MemoryStore::new(1 << 30));
 }
+
+#[test]
+fn what_is_frozen_stays_whatever_changes() {
+    let store = MemoryStore::new(1 << 30);
+    let (a, b) = (open(&store, 0), open(&store, 1));
+    write(&*a, b"one", 10).expect("room");
+    write(&*b, b"two", 20_000).expect("room");
+    let frozen = store.freeze();
+    let before = frozen.stats();
+    write(&*a, b"one", 5).expect("room");
+    write(&*a, b"three", 7).expect("room");
+    b.submit(change(ObjectRef::head(0, b"two"), Change::Remove)).expect("removing needs no room");
+    assert_eq!((frozen.stats(), before.objects, before.bytes), (before, 2, 20_010));
+    let thawed = MemoryStore::thawed(1 << 30, &frozen);
+    let (c, d) = (open(&thawed, 0), open(&thawed, 1));
+    let size = |pg: &dyn Collection, name| view(pg, ObjectRef::head(0, name)).map(|object| object.size());
+    assert_eq!((size(&*c, b"one"), size(&*c, b"three"), size(&*d, b"two")), (Some(10), None, Some(20_000)));
+    write(&*c, b"four", 1).expect("room");
+    assert_eq!(size(&*a, b"four"), None, "a thawed store is one of its own");
+    for (pg, name) in [(&c, &b"one"[..]), (&c, b"four"), (&d, b"two")] {
+        pg.submit(change(ObjectRef::head(0, name), Change::Remove)).expect("removing needs no room");
+    }
+    assert_eq!(thawed.statfs().available, thawed.statfs().total, "nothing is left, nothing is counted");
+    assert_eq!(frozen.stats(), before);
+}
+
+#[test]
+fn versions_continue_after_the_newer_store() {
+    let (old, new) = (MemoryStore::new(1 << 30), MemoryStore::new(1 << 30));
+    let of = |store: &MemoryStore, pg: u32, version: u64| {
+        let txn = change(ObjectRef::head(0, b"o"), Change::Create);
+        let version = loligo_wire::Eversion { epoch: loligo_wire::Epoch(1), version };
+        open(store, pg).submit(crate::Transaction { version, ..txn }).expect("room");
+    };
+    of(&old, 0, 5);
+    for (pg, version) in [(0, 9), (1, 3), (2, 4)] {
+        of(&new, pg, version);
+    }
+    let mut frozen = old.freeze();
+    frozen.continue_after(&new, |pg| pg.seed != 2);
+    let found: Vec<_> =
+        frozen.collections().map(|(pg, one)| (pg.seed, one.version().version, one.stats().objects)).collect();
+    assert_eq!(found, [(0, 9, 1), (1, 3, 0)]);
+}
+
+#[test]
+fn a_store_that_begins_with_too_much_is_full() {
+    let store = MemoryStore::new(1 << 30);
+    write(&*open(&store, 0), b"large", 1 << 20).expect("room");
+    let small = MemoryStore::thawed(1 << 16, &store.freeze());
+    let pg = open(&small, 0);
+    assert!(matches!(write(&*pg, b"more", 100_000), Err(StoreError::Full { free: 0, .. })));
+    assert_eq!(small.statfs().available, 0);
+    pg.submit(change(ObjectRef::head(0, b"large"), Change::Remove)).expect("removing needs no room");
+    write(&*pg, b"more", 1_000).expect("room again");
+}
