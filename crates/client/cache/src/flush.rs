@@ -5,13 +5,15 @@
 //! task of its own: a caller that stops waiting does not cancel the request, and its result is recorded
 //! in any case. After a failure the blocks are dirty again.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use futures_util::stream;
+use futures_util::stream::{self, FuturesUnordered};
+use rustc_hash::FxHashSet;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::backend::Backend;
@@ -62,6 +64,31 @@ impl<B: Backend> Source<B> {
             result = result.and(of_one);
         }
         result
+    }
+
+    /// Like `flush`; but as long as much is dirty, it goes on with what becomes dirty meanwhile: a writer that
+    /// is faster than the back end keeps all requests in progress, and does not wait for the last one of
+    /// those that began together.
+    async fn flush_on(self: &Arc<Self>) -> Result<(), Failed> {
+        let (mut running, mut begun) = (FuturesUnordered::new(), FxHashSet::default());
+        let (mut due, mut result) = (VecDeque::from(self.tables.busy()), Ok(()));
+        loop {
+            while running.len() < OBJECTS_AT_ONCE
+                && let Some(object) = due.pop_front()
+            {
+                let number = object.number;
+                if begun.insert(number) {
+                    running.push(async move { (number, self.flush_object(object).await) });
+                }
+            }
+            let Some((number, done)) = running.next().await else { return result };
+            begun.remove(&number);
+            result = result.and(done);
+            if due.is_empty() && result.is_ok() && self.memory.is_rather_dirty() {
+                due =
+                    self.tables.busy().into_iter().filter(|object| !begun.contains(&object.number)).collect();
+            }
+        }
     }
 
     /// Like `flush`, for one object.
@@ -137,7 +164,7 @@ impl<B: Backend> Source<B> {
                 () = self.hurry.notified() => {}
                 () = tokio::time::sleep(pause) => {}
             }
-            let flushed = self.flush().await;
+            let flushed = self.flush_on().await;
             if !self.is_busy() {
                 self.is_written_back.store(false, Ordering::SeqCst);
                 if !self.is_busy() || self.is_written_back.swap(true, Ordering::SeqCst) {

@@ -64,8 +64,9 @@ impl Options {
         Self { size, block_bytes, dirty_max, read_ahead_max, ..self }
     }
 
-    /// The part of `size` for bytes that are copied for write-back or being read.
+    /// The part of `size` for bytes that are copied for write-back or being read. With 200 MiB six requests
+    /// of 4 MiB are in progress at a time.
     pub(crate) fn transit(&self) -> u64 {
-        self.size / 16
+        self.size / 8
     }
 }
