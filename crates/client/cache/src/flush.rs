@@ -17,6 +17,7 @@ use rustc_hash::FxHashSet;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::backend::Backend;
+use crate::buffers::Buffers;
 use crate::object::{BATCH, Object, State};
 use crate::page::Page;
 use crate::source::Source;
@@ -199,7 +200,7 @@ impl Sent {
 
 /// Sends a request and records its result.
 async fn send<B: Backend>(source: Arc<Source<B>>, object: Arc<Object>, batch: Batch) -> Result<(), Failed> {
-    let extents = extents(&batch.blocks, source.memory.options.block_bytes);
+    let extents = extents(&batch.blocks, source.memory.options.block_bytes, &source.memory.buffers);
     let blocks = batch.blocks.iter().map(|sent| (sent.number, sent.since)).collect();
     let Batch { blocks: sent, _permit } = batch;
     // Frees pages that were replaced by later writes.
@@ -245,14 +246,15 @@ impl<B: Backend> Drop for UnderWay<B> {
 }
 
 /// Converts blocks to extents: adjacent blocks are copied together.
-fn extents(blocks: &[Sent], block_bytes: u32) -> Vec<(u64, Bytes)> {
+fn extents(blocks: &[Sent], block_bytes: u32, buffers: &Arc<Buffers>) -> Vec<(u64, Bytes)> {
     blocks
         .chunk_by(Sent::goes_on_in)
         .map(|run| {
             let offset = u64::from(run[0].number) * u64::from(block_bytes) + u64::from(run[0].span.start);
-            let mut data = Vec::with_capacity(run.iter().map(|sent| sent.span.len() as usize).sum());
-            run.iter().for_each(|sent| data.extend_from_slice(&sent.page.bytes()[sent.span.indices()]));
-            (offset, Bytes::from(data))
+            let data = buffers.filled(run.iter().map(|sent| sent.span.len() as usize).sum(), |data| {
+                run.iter().for_each(|sent| data.extend_from_slice(&sent.page.bytes()[sent.span.indices()]));
+            });
+            (offset, data)
         })
         .collect()
 }

@@ -56,6 +56,7 @@
 mod account;
 mod backend;
 mod block;
+mod buffers;
 mod error;
 mod evict;
 mod file;

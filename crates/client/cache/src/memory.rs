@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicU64;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::account::Account;
+use crate::buffers::Buffers;
 use crate::evict::Queues;
 use crate::options::Options;
 
@@ -35,6 +36,8 @@ pub(crate) struct MemoryOf<T> {
     /// Blocks that may be copied for write-back, or be read.
     pub(crate) transit: Arc<Semaphore>,
     pub(crate) transit_blocks: u32,
+    /// The memory of those that are written back.
+    pub(crate) buffers: Arc<Buffers>,
 }
 
 impl<T: Clone> MemoryOf<T> {
@@ -51,6 +54,7 @@ impl<T: Clone> MemoryOf<T> {
             room: Notify::new(),
             transit: Arc::new(Semaphore::new(transit_blocks as usize)),
             transit_blocks,
+            buffers: Buffers::new(),
             options,
         }
     }
