@@ -13,6 +13,7 @@ package loligotest
 
 import (
 	"bufio"
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -234,6 +235,32 @@ func (s *Server) Command(name string, arguments ...string) *exec.Cmd {
 // Loligo returns a command of the program itself, such as Loligo("-p", "pool", "ls").
 func (s *Server) Loligo(arguments ...string) *exec.Cmd {
 	return s.Command(s.Binary, arguments...)
+}
+
+// Reset returns within milliseconds to the state that the cluster had when it was ready, so that each test has a
+// world of its own. Clients connect again by themselves; watches are gone. A cluster with a store on disk refuses.
+func (s *Server) Reset() error {
+	return s.state("reset")
+}
+
+// Dump writes the whole state to a file, which has the cluster's keys: only its owner may read it.
+// Arguments("--snapshot", path) has a new cluster begin with it.
+func (s *Server) Dump(path string) error {
+	return s.state("dump", path)
+}
+
+// Restore returns to the state of a file that Dump has written, of this cluster or of another one.
+func (s *Server) Restore(path string) error {
+	return s.state("restore", path)
+}
+
+func (s *Server) state(arguments ...string) error {
+	command := s.Loligo(append([]string{"server"}, arguments...)...)
+	command.Args = append(command.Args, "--asok", filepath.Join(s.Dir, "loligo.asok"))
+	if said, err := command.CombinedOutput(); err != nil {
+		return fmt.Errorf("server %s: %w: %s", arguments[0], err, bytes.TrimSpace(said))
+	}
+	return nil
 }
 
 // Stop ends the cluster and waits for its end. It is called at the end of a test, and may be called before.

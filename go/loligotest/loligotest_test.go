@@ -36,6 +36,55 @@ func TestObjectsOfATest(t *testing.T) {
 	}
 }
 
+// list returns the names of the objects in the pool.
+func list(t *testing.T, server *Server) string {
+	t.Helper()
+	said, err := server.Loligo("-p", "pool", "ls").Output()
+	if err != nil {
+		t.Fatalf("ls: %v", err)
+	}
+	return strings.TrimSpace(string(said))
+}
+
+func put(t *testing.T, server *Server, name string) {
+	t.Helper()
+	command := server.Loligo("-p", "pool", "put", name, "-")
+	command.Stdin = strings.NewReader("hello")
+	if said, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("put: %v: %s", err, said)
+	}
+}
+
+func TestEachTestHasAWorldOfItsOwn(t *testing.T) {
+	needBinary(t)
+	server := Start(t)
+	state := filepath.Join(t.TempDir(), "state")
+	put(t, server, "kept")
+	for _, change := range []func() error{
+		func() error { return server.Dump(state) },
+		server.Reset,
+	} {
+		if err := change(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if names := list(t, server); names != "" {
+		t.Errorf("after the reset there are %q", names)
+	}
+	if err := server.Restore(state); err != nil {
+		t.Fatal(err)
+	}
+	if names := list(t, server); names != "kept" {
+		t.Errorf("after the return there are %q", names)
+	}
+	if names := list(t, Start(t, Arguments("--snapshot", state))); names != "kept" {
+		t.Errorf("a new cluster begins with %q", names)
+	}
+	if err := server.Restore(state + ".none"); err == nil {
+		t.Error("a file that is not there was taken")
+	}
+}
+
 func TestServersAreApart(t *testing.T) {
 	needBinary(t)
 	var ids [2]string

@@ -1,18 +1,22 @@
 //! A server within the process, for tests.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use loligo_lockstat::{Class, Mutex};
-use loligo_server::{Auth, Handle, OsdCount};
+use loligo_server::{Auth, Handle, OsdCount, SnapshotError};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+
+use crate::border::Home;
 
 static SERVER: Class = Class::new("python.server");
 
 /// A running server. Its threads are its own, and never wait for the interpreter.
 #[pyclass(frozen, module = "loligo._native")]
 pub(crate) struct Server {
-    handle: Mutex<Option<Handle>>,
+    /// `None` once it is stopped. A call that is under way has it, too.
+    handle: Mutex<Option<Arc<Handle>>>,
     process: u32,
     conf: PathBuf,
     mon: String,
@@ -55,7 +59,7 @@ impl Server {
             conf: handle.conf().to_owned(),
             mon: handle.mon_addr().to_string(),
             startup: handle.startup().as_secs_f64(),
-            handle: Mutex::new(&SERVER, Some(handle)),
+            handle: Mutex::new(&SERVER, Some(Arc::new(handle))),
         })
     }
 
@@ -77,8 +81,32 @@ impl Server {
         self.startup
     }
 
-    /// Stops the server and waits for its end. A stopped one, and one of the parent of this process, is left
-    /// alone.
+    /// Makes the present state the one that `reset` returns to.
+    fn mark(&self, py: Python<'_>) -> PyResult<()> {
+        let handle = self.running()?;
+        done(py, async move { handle.mark().await })
+    }
+
+    /// Returns to the state after the start, or after `mark`.
+    fn reset(&self, py: Python<'_>) -> PyResult<()> {
+        let handle = self.running()?;
+        done(py, async move { handle.reset().await })
+    }
+
+    /// Writes the whole state to a file.
+    fn dump(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        let handle = self.running()?;
+        done(py, async move { handle.dump(path).await })
+    }
+
+    /// Returns to the state of a file that `dump` has written.
+    fn restore(&self, py: Python<'_>, path: PathBuf) -> PyResult<()> {
+        let handle = self.running()?;
+        done(py, async move { handle.restore(path).await })
+    }
+
+    /// Stops the server and waits for its end; if another thread's call is under way, that call's end ends
+    /// the server. A stopped one, and one of the parent of this process, is left alone.
     fn stop(&self, py: Python<'_>) {
         let handle = self.handle.lock().take();
         self.end(py, handle);
@@ -86,7 +114,13 @@ impl Server {
 }
 
 impl Server {
-    fn end(&self, py: Python<'_>, handle: Option<Handle>) {
+    fn running(&self) -> PyResult<Arc<Handle>> {
+        let handle = self.handle.lock().clone();
+        let is_here = self.process == std::process::id();
+        handle.filter(|_| is_here).ok_or_else(|| PyRuntimeError::new_err("the server does not run"))
+    }
+
+    fn end(&self, py: Python<'_>, handle: Option<Arc<Handle>>) {
         if self.process == std::process::id() {
             py.detach(|| drop(handle));
         } else {
@@ -103,4 +137,10 @@ impl Drop for Server {
             std::mem::forget(self.handle.get_mut().take());
         }
     }
+}
+
+/// Waits for a change of the server's state.
+fn done(py: Python<'_>, change: impl Future<Output = Result<(), SnapshotError>> + Send) -> PyResult<()> {
+    let changed = Home::get()?.wait(py, change)?;
+    changed.map_err(|error| PyRuntimeError::new_err(error.to_string()))
 }

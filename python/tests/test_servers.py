@@ -41,6 +41,37 @@ class Servers(unittest.TestCase):
                             pool.write_full("kept", b"1")
                         self.assertEqual(pool.read("kept"), b"1")
 
+    def test_each_test_has_a_world_of_its_own(self):
+        with testing.Server(pools=["pool"]) as server, server.rados() as cluster:
+            with cluster.open_ioctx("pool") as pool:
+                pool.write_full("first", b"1")
+                server.mark()
+                pool.write_full("first", b"2")
+                pool.write_full("second", b"2")
+                cluster.create_pool("later")
+                server.reset()
+                self.assertEqual(pool.read("first"), b"1")
+                self.assertEqual([found.key for found in pool.list_objects()], ["first"])
+            self.assertNotIn("later", cluster.list_pools())
+        with self.assertRaises(RuntimeError):
+            server.reset()
+
+    def test_a_server_begins_where_another_one_was(self):
+        with tempfile.TemporaryDirectory() as folder:
+            state = os.path.join(folder, "state")
+            with testing.Server() as server, server.rados() as cluster, cluster.open_ioctx("pool") as pool:
+                pool.write_full("kept", b"1")
+                server.dump(state)
+            self.assertEqual(os.stat(state).st_mode & 0o777, 0o600)
+            with testing.Server() as server:
+                server.restore(state)
+                with server.rados() as cluster, cluster.open_ioctx("pool") as pool:
+                    self.assertEqual(pool.read("kept"), b"1")
+                with self.assertRaises(RuntimeError):
+                    server.restore(os.path.join(folder, "nothing"))
+            with testing.Server(store="disk", data_dir=folder) as server, self.assertRaises(RuntimeError):
+                server.reset()
+
     def test_wrong_arguments(self):
         with self.assertRaises(TypeError):
             testing.Server(pools="pool")

@@ -100,6 +100,24 @@ class Server:
         """How many seconds the start took."""
         return self._started().startup
 
+    def mark(self) -> None:
+        """Makes the present state the one that ``reset`` returns to: objects, pools, users and settings."""
+        self._started().mark()
+
+    def reset(self) -> None:
+        """Returns within milliseconds to the state after the start, or after ``mark``: each test has a world of
+        its own. Clients stay connected, or connect again by themselves; watches are gone. A server with a store
+        on disk refuses (``RuntimeError``)."""
+        self._started().reset()
+
+    def dump(self, path: "os.PathLike[str] | str") -> None:
+        """Writes the whole state to a file, which has the cluster's keys: only its owner may read it."""
+        self._started().dump(os.fspath(path))
+
+    def restore(self, path: "os.PathLike[str] | str") -> None:
+        """Returns to the state of a file that ``dump`` has written, on this server or on another one."""
+        self._started().restore(os.fspath(path))
+
     def rados(self, **arguments: Any) -> rados.Rados:
         """Returns a client, which connects with ``with`` or ``connect``. The arguments are those of
         ``loligo.rados.Rados``."""
