@@ -9,7 +9,7 @@
 
 use std::ops::Deref;
 use std::panic::AssertUnwindSafe;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
@@ -17,8 +17,7 @@ use std::thread::{self, Thread};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt as _, StreamExt as _};
+use futures_util::FutureExt as _;
 use loligo_wire::Errno;
 use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
@@ -26,6 +25,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
 use crate::error::{Failure, What};
+use crate::flight::{self, Flight};
 
 /// Threads that drive sockets: the work of a call is done on the caller's thread.
 const WORKERS: usize = 2;
@@ -41,9 +41,6 @@ const CALLBACKS_AT_ONCE: usize = 256;
 
 static HOME: ArcSwapOption<Home> = ArcSwapOption::const_empty();
 
-/// An operation in the background.
-type Flight = Pin<Box<dyn Future<Output = ()> + Send>>;
-
 /// A callback that is due.
 pub(crate) type Call = Box<dyn FnOnce(Python<'_>) + Send>;
 
@@ -51,10 +48,10 @@ pub(crate) type Call = Box<dyn FnOnce(Python<'_>) + Send>;
 pub(crate) struct Home {
     process: u32,
     pub(crate) runtime: Runtime,
-    flights: mpsc::UnboundedSender<Flight>,
+    flights: mpsc::UnboundedSender<Arc<Flight<Call>>>,
     underway: AtomicUsize,
     /// Tells of completed operations.
-    completions: Caller,
+    completions: Arc<Caller>,
     /// Tells of notifications and log entries. Its callbacks may wait for completions.
     pub(crate) events: Caller,
 }
@@ -80,14 +77,16 @@ impl Home {
     fn start() -> PyResult<Self> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(WORKERS).thread_name("loligo-io").enable_all().build()?;
-        let (flights, started) = mpsc::unbounded_channel();
-        runtime.spawn(drive(started));
+        let (flights, woken) = mpsc::unbounded_channel();
+        let completions = Arc::new(Caller::new("loligo-done"));
+        let told = Arc::clone(&completions);
+        runtime.spawn(flight::drive(woken, move |call| told.push(call)));
         Ok(Self {
             process: std::process::id(),
             runtime,
             flights,
             underway: AtomicUsize::new(0),
-            completions: Caller::new("loligo-done"),
+            completions,
             events: Caller::new("loligo-events"),
         })
     }
@@ -134,20 +133,6 @@ impl Home {
             }
         })
     }
-
-    /// Starts an operation in the background. Its first step is taken here, so that operations on one object
-    /// are sent in the order of the calls.
-    fn launch(&self, py: Python<'_>, mut flight: Flight) {
-        let pending = py.detach(|| {
-            let _context = self.runtime.enter();
-            let mut context = Context::from_waker(Waker::noop());
-            flight.as_mut().poll(&mut context).is_pending().then_some(flight)
-        });
-        // The task takes the next step at once, so the waker that is missing here is not missed.
-        if let Some(flight) = pending {
-            let _ = self.flights.send(flight);
-        }
-    }
 }
 
 fn same(one: Option<&Arc<Home>>, other: Option<&Arc<Home>>) -> bool {
@@ -155,22 +140,6 @@ fn same(one: Option<&Arc<Home>>, other: Option<&Arc<Home>>) -> bool {
         (Some(one), Some(other)) => Arc::ptr_eq(one, other),
         (None, None) => true,
         _ => false,
-    }
-}
-
-/// Takes the operations in the background their next steps, in the order in which they are woken: of two
-/// writes that are answered one after the other, the first is told of first.
-async fn drive(mut started: mpsc::UnboundedReceiver<Flight>) {
-    let mut flights = FuturesUnordered::new();
-    loop {
-        tokio::select! {
-            biased;
-            flight = started.recv() => match flight {
-                Some(flight) => flights.push(flight),
-                None => return,
-            },
-            Some(()) = flights.next() => {}
-        }
     }
 }
 
@@ -269,19 +238,22 @@ where
         let text = format!("{UNDERWAY_MAX} operations are under way: wait for some of them first");
         return Err(what.error(py, Failure::new(Errno::EAGAIN, text)));
     }
-    let told = Arc::clone(home);
+    let teller = Arc::clone(home);
     let flight = async move {
         let result = AssertUnwindSafe(operation).catch_unwind().await;
         let result = result.unwrap_or_else(|_| {
             Err(Failure::new(Errno::EIO, "an internal error of the library, which standard error has"))
         });
-        let teller = Arc::clone(&told);
-        told.completions.push(Box::new(move |py| {
+        let call: Call = Box::new(move |py| {
             tell(py, &done, what, result);
             teller.underway.fetch_sub(1, Ordering::Relaxed);
-        }));
+        });
+        call
     };
-    home.launch(py, Box::pin(flight));
+    py.detach(|| {
+        let _context = home.runtime.enter();
+        Flight::start(flight, &home.flights);
+    });
     Ok(py.None())
 }
 

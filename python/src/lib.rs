@@ -12,6 +12,7 @@ mod bag;
 mod border;
 mod cluster;
 mod error;
+mod flight;
 mod image;
 mod new_options;
 mod pool;
