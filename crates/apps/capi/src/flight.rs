@@ -63,6 +63,8 @@ impl Driver {
         self: &Arc<Self>,
         operation: impl Future<Output = ()> + Send + 'static,
     ) -> Arc<Flight> {
+        // Without a budget: with one, tokio would have an operation that was answered queue once more.
+        let operation = tokio::task::unconstrained(operation);
         let flight = Arc::new(Flight {
             operation: Mutex::new(&FLIGHT, Some(Box::pin(operation))),
             state: AtomicU8::new(QUEUED),
@@ -170,9 +172,13 @@ mod tests {
         let wakers: Vec<_> = (0..500)
             .map(|number| {
                 let (wake, woken) = oneshot::channel::<()>();
+                let (answer, answered) = oneshot::channel::<()>();
+                let _ = answer.send(());
                 let ended = ended.clone();
                 driver.start(async move {
                     let _ = woken.await;
+                    // More than one look at a channel in a step.
+                    let _ = answered.await;
                     let _ = ended.send(number);
                 });
                 wake
