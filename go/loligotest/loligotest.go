@@ -21,6 +21,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -153,6 +154,10 @@ func launch(chosen *options) (*Server, error) {
 	arguments := []string{"serve", "--data", chosen.dir, "--mon-addr", "127.0.0.1:0"}
 	for _, pool := range chosen.pools {
 		arguments = append(arguments, "--pool", pool)
+	}
+	isStore := func(argument string) bool { return argument == "--store" || strings.HasPrefix(argument, "--store=") }
+	if !slices.ContainsFunc(chosen.arguments, isStore) {
+		arguments = append(arguments, "--store", "memory")
 	}
 	command := exec.Command(chosen.binary, append(arguments, chosen.arguments...)...)
 	command.SysProcAttr = dieWithParent()

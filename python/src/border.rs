@@ -50,8 +50,6 @@ pub(crate) struct Home {
     pub(crate) runtime: Runtime,
     flights: mpsc::UnboundedSender<Arc<Flight<Call>>>,
     underway: AtomicUsize,
-    /// Tells of completed operations.
-    completions: Arc<Caller>,
     /// Tells of notifications and log entries. Its callbacks may wait for completions.
     pub(crate) events: Caller,
 }
@@ -78,15 +76,13 @@ impl Home {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(WORKERS).thread_name("loligo-io").enable_all().build()?;
         let (flights, woken) = mpsc::unbounded_channel();
-        let completions = Arc::new(Caller::new("loligo-done"));
-        let told = Arc::clone(&completions);
-        runtime.spawn(flight::drive(woken, move |call| told.push(call)));
+        let completions = Caller::new("loligo-done");
+        runtime.spawn(flight::drive(woken, move |call| completions.push(call)));
         Ok(Self {
             process: std::process::id(),
             runtime,
             flights,
             underway: AtomicUsize::new(0),
-            completions,
             events: Caller::new("loligo-events"),
         })
     }
