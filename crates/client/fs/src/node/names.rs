@@ -188,7 +188,7 @@ impl Node {
             path2: self.inode.address_of(name),
             also: Some(self.inode.clone()),
             renames: Some((self.inode.clone(), name.to_vec())),
-            ..Request::in_dir(&to.inode, to_name, op.clone())
+            ..Request::in_dir(&to.inode, to_name, op)
         };
         if let Err(e) = self.fs.call(request).await {
             // Servers look into a directory before they see that what is to take its place is none.
