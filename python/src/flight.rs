@@ -122,9 +122,11 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().expect("threads");
         let (woken, waiting) = mpsc::unbounded_channel();
         let (tell, told) = std::sync::mpsc::channel();
-        runtime.spawn(drive(waiting, move |number: usize| drop(tell.send(number))));
+        runtime.spawn(drive(waiting, move |number: usize| tell.send(number).expect("somebody listens")));
         let (sent, answering) = std::sync::mpsc::channel::<oneshot::Sender<()>>();
-        let answers = std::thread::spawn(move || answering.into_iter().for_each(|one| drop(one.send(()))));
+        let answers = std::thread::spawn(move || {
+            answering.into_iter().for_each(|one| one.send(()).expect("somebody waits"));
+        });
         for number in 0..COUNT {
             let sent = sent.clone();
             let operation = async move {
