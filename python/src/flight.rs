@@ -1,5 +1,5 @@
-//! Operations in the background. They take their steps in the order in which they are woken: of two writes that
-//! are answered one after the other, the first is told of first.
+//! Operations in the background. They take their steps in the order in which they are woken: of two writes
+//! that are answered one after the other, the first is told of first.
 
 use std::future::ready;
 use std::pin::Pin;

@@ -67,9 +67,9 @@ impl<B: Backend> Source<B> {
         result
     }
 
-    /// Like `flush`; but as long as much is dirty, it goes on with what becomes dirty meanwhile: a writer that
-    /// is faster than the back end keeps all requests in progress, and does not wait for the last one of
-    /// those that began together.
+    /// Like `flush`; but as long as much is dirty, it goes on with what becomes dirty meanwhile: a writer
+    /// that is faster than the back end keeps all requests in progress, and does not wait for the last one
+    /// of those that began together.
     async fn flush_on(self: &Arc<Self>) -> Result<(), Failed> {
         let (mut running, mut begun) = (FuturesUnordered::new(), FxHashSet::default());
         let (mut due, mut result) = (VecDeque::from(self.tables.busy()), Ok(()));

@@ -207,7 +207,8 @@ fn mapped_files_follow_other_clients() {
 fn what_was_read_is_read_again_without_the_mount_s_process() {
     let place = Place::new("warm");
     let data = Arc::new(pattern(1 << 20, 5));
-    // Not by ceph-fuse: the file may stay open there for a while, and nobody else may then keep what it reads.
+    // Not by ceph-fuse: the file may stay open there for a while, and nobody else may then keep what it
+    // reads.
     fs::write(place.ours("f"), &**data).expect("written");
     // A process that begins later would close its copy of the file, which the stopped mount would hear.
     let script = "read a; kill -STOP $0; echo stopped; read b; kill -CONT $0";

@@ -45,7 +45,7 @@ pub(crate) fn write(path: &Path, snapshot: &Snapshot, done: &AtomicU64) -> Resul
     })
 }
 
-/// About as many bytes as [`write`] will write.
+/// About as many bytes as [`write()`] will write.
 pub(crate) fn estimate(snapshot: &Snapshot) -> u64 {
     let stats = snapshot.objects.stats();
     stats.bytes_allocated + stats.omap_bytes

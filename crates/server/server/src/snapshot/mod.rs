@@ -1,7 +1,7 @@
 //! Snapshots of a whole server: the monitor's state and all objects, at one moment.
 //!
 //! - [`Snapshot`]: such a state, in memory. It shares the objects with the store until they are changed.
-//! - [`file`]: the file that `loligo server dump` writes.
+//! - [`mod@file`]: the file that `loligo server dump` writes.
 //! - [`Snapshots`]: takes snapshots of a running server, and returns it to one.
 //! - `admin`: the commands of the admin socket, and `job` the work that they begin.
 
