@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use futures_util::FutureExt as _;
+use loligo_flight::Driver;
 use loligo_wire::Errno;
 use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
@@ -25,7 +26,6 @@ use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 
 use crate::error::{Failure, What};
-use crate::flight::{self, Flight};
 
 /// Threads that drive sockets: the work of a call is done on the caller's thread.
 const WORKERS: usize = 2;
@@ -48,7 +48,9 @@ pub(crate) type Call = Box<dyn FnOnce(Python<'_>) + Send>;
 pub(crate) struct Home {
     process: u32,
     pub(crate) runtime: Runtime,
-    flights: mpsc::UnboundedSender<Arc<Flight<Call>>>,
+    driver: Arc<Driver>,
+    /// Tells of operations in the background that have ended.
+    completions: Caller,
     underway: AtomicUsize,
     /// Tells of notifications and log entries. Its callbacks may wait for completions.
     pub(crate) events: Caller,
@@ -75,13 +77,11 @@ impl Home {
     fn start() -> PyResult<Self> {
         let mut builder = tokio::runtime::Builder::new_multi_thread();
         let runtime = builder.worker_threads(WORKERS).thread_name("loligo-io").enable_all().build()?;
-        let (flights, woken) = mpsc::unbounded_channel();
-        let completions = Caller::new("loligo-done");
-        runtime.spawn(flight::drive(woken, move |call| completions.push(call)));
         Ok(Self {
             process: std::process::id(),
+            driver: Driver::new(runtime.handle().clone()),
+            completions: Caller::new("loligo-done"),
             runtime,
-            flights,
             underway: AtomicUsize::new(0),
             events: Caller::new("loligo-events"),
         })
@@ -234,22 +234,18 @@ where
         let text = format!("{UNDERWAY_MAX} operations are under way: wait for some of them first");
         return Err(what.error(py, Failure::new(Errno::EAGAIN, text)));
     }
-    let teller = Arc::clone(home);
-    let flight = async move {
-        let result = AssertUnwindSafe(operation).catch_unwind().await;
+    let (caller, teller) = (Arc::clone(home), Arc::clone(home));
+    let operation = AssertUnwindSafe(operation).catch_unwind();
+    let ended = move |result: std::thread::Result<Result<T, Failure>>| {
         let result = result.unwrap_or_else(|_| {
             Err(Failure::new(Errno::EIO, "an internal error of the library, which standard error has"))
         });
-        let call: Call = Box::new(move |py| {
+        caller.completions.push(Box::new(move |py| {
             tell(py, &done, what, result);
             teller.underway.fetch_sub(1, Ordering::Relaxed);
-        });
-        call
+        }));
     };
-    py.detach(|| {
-        let _context = home.runtime.enter();
-        Flight::start(flight, &home.flights);
-    });
+    py.detach(|| home.driver.start(operation, ended));
     Ok(py.None())
 }
 

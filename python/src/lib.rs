@@ -12,7 +12,6 @@ mod bag;
 mod border;
 mod cluster;
 mod error;
-mod flight;
 mod image;
 mod new_options;
 mod pool;

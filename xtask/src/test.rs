@@ -11,7 +11,7 @@ use crate::totals::Totals;
 use crate::{Result, tidy};
 
 /// The crates that may have model checks: `tests/loom.rs`, which is empty without `--cfg loom`.
-const LOOM_CRATES: [&str; 5] = ["cache", "fs-core", "lane", "lockstat", "logring"];
+const LOOM_CRATES: [&str; 6] = ["cache", "flight", "fs-core", "lane", "lockstat", "logring"];
 
 /// The number of simulated disks that lose power or fail: the disk store's tests take half a minute with
 /// it on two cores.

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Poll, Waker};
 
 use az::SaturatingAs as _;
+use loligo_flight::Flight;
 use loligo_lockstat::{Class, Mutex};
 use loligo_wire::Errno;
 
 use crate::border::{Arg, Fail};
-use crate::flight::Flight;
 use crate::handle;
 use crate::runtime::wait;
 use crate::strand::Strand;
@@ -229,11 +229,10 @@ pub(crate) unsafe fn submit(
     // SAFETY: by this function's contract.
     let completion: Arc<Completion> = unsafe { handle::shared(completion) }?;
     let underway = Underway { parts: Some((Arc::clone(&completion), Arc::clone(strand), told)) };
-    let flight = strand.driver.start(async move {
-        // Bound here, so that they are dropped with the operation, in the reverse order.
-        let held = held;
-        let underway = underway;
-        let outcome = operation.await;
+    // In one binding, so that they are dropped in this order, and after the operation.
+    let parts = (underway, held);
+    let flight = strand.driver.start(operation, move |outcome| {
+        let (underway, held) = parts;
         underway.finish(outcome);
         drop(held);
     });

@@ -26,7 +26,6 @@
 mod absent;
 mod border;
 mod completion;
-mod flight;
 mod handle;
 mod memory;
 mod rados;

@@ -9,10 +9,10 @@ use std::sync::{Arc, OnceLock};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
+use loligo_flight::Driver;
 use loligo_lockstat::{Class, Mutex};
 
 use crate::border;
-use crate::flight::Driver;
 use crate::runtime::{block_signals, runtime, wait};
 
 static STRAND: Class = Class::new("capi.strand");
@@ -49,7 +49,10 @@ struct Queue {
 
 impl Strand {
     pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self { queue: Mutex::new(&STRAND, Queue::default()), driver: Driver::new() })
+        Arc::new(Self {
+            queue: Mutex::new(&STRAND, Queue::default()),
+            driver: Driver::new(runtime().handle().clone()),
+        })
     }
 
     /// Adds a job.

@@ -36,6 +36,7 @@ mod misuse;
 mod mount;
 mod name;
 mod nbd;
+mod note;
 mod object;
 mod omap;
 mod ops;

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
-use futures_util::stream::{self, FuturesUnordered};
+use futures_util::stream::FuturesUnordered;
 use rustc_hash::FxHashSet;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -58,19 +58,13 @@ enum Step {
 impl<B: Backend> Source<B> {
     /// Writes back the data that is dirty now, and waits for requests in progress.
     pub(crate) async fn flush(self: &Arc<Self>) -> Result<(), Failed> {
-        let objects = stream::iter(self.tables.busy()).map(|object| self.flush_object(object));
-        let mut done = objects.buffer_unordered(OBJECTS_AT_ONCE);
-        let mut result = Ok(());
-        while let Some(of_one) = done.next().await {
-            result = result.and(of_one);
-        }
-        result
+        self.flush_while(|| false).await
     }
 
-    /// Like `flush`; but as long as much is dirty, it goes on with what becomes dirty meanwhile: a writer
-    /// that is faster than the back end keeps all requests in progress, and does not wait for the last one
-    /// of those that began together.
-    async fn flush_on(self: &Arc<Self>) -> Result<(), Failed> {
+    /// Like `flush`; but as long as `goes_on`, it goes on with what becomes dirty meanwhile: a writer that is
+    /// faster than the back end keeps all requests in progress, and does not wait for the last one of those
+    /// that began together.
+    async fn flush_while(self: &Arc<Self>, goes_on: impl Fn() -> bool) -> Result<(), Failed> {
         let (mut running, mut begun) = (FuturesUnordered::new(), FxHashSet::default());
         let (mut due, mut result) = (VecDeque::from(self.tables.busy()), Ok(()));
         loop {
@@ -85,7 +79,7 @@ impl<B: Backend> Source<B> {
             let Some((number, done)) = running.next().await else { return result };
             begun.remove(&number);
             result = result.and(done);
-            if due.is_empty() && result.is_ok() && self.memory.is_rather_dirty() {
+            if due.is_empty() && result.is_ok() && goes_on() {
                 due =
                     self.tables.busy().into_iter().filter(|object| !begun.contains(&object.number)).collect();
             }
@@ -165,7 +159,7 @@ impl<B: Backend> Source<B> {
                 () = self.hurry.notified() => {}
                 () = tokio::time::sleep(pause) => {}
             }
-            let flushed = self.flush_on().await;
+            let flushed = self.flush_while(|| self.memory.is_rather_dirty()).await;
             if !self.is_busy() {
                 self.is_written_back.store(false, Ordering::SeqCst);
                 if !self.is_busy() || self.is_written_back.swap(true, Ordering::SeqCst) {

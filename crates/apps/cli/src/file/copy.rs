@@ -3,12 +3,13 @@
 use loligo_stripe::{File, Segment, StreamOptions};
 
 use super::appends;
-use super::note::{NOTE, Note, Readable};
+use super::note::{NOTE, Readable};
 use super::{LayoutOptions, closing, striper};
 use crate::carried::progress;
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
 use crate::name::Name;
+use crate::note::Note;
 
 pub(super) async fn run(
     pool: &Pool,

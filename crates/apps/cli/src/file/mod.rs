@@ -20,10 +20,11 @@ use loligo_stripe::{File, Layout, LayoutError, Striper};
 use crate::client::{self, Client, Pool};
 use crate::failure::{Context, Failure};
 use crate::name::Name;
+use crate::note::Note;
 
 pub(crate) use self::args::FileCommand;
 use self::args::{LayoutOptions, Transfer};
-use self::note::{Look, NOTE, Note, Readable};
+use self::note::{Look, NOTE, Readable};
 
 /// Threads: one for the network, the other for checksums and copies.
 const WORKERS: usize = 2;

@@ -2,68 +2,18 @@
 //! file is not whole.
 
 use std::fmt;
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt as _;
 
 use loligo_rados::{CmpOp, Errno, WriteOp};
 use loligo_stripe::{File, FileStat, ObjectNames, ObjectNo, Striper};
-use serde::{Deserialize, Serialize};
 
 use super::appends::{self, Appends};
 use crate::failure::{Context, Failure};
+use crate::note::{NO_SIZE, Note};
 
 /// The attribute of the first object that holds the note.
 pub(super) const NOTE: &str = "loligo.put";
-/// The size in a note whose source has no known size.
-const NO_SIZE: u64 = u64::MAX;
-
-/// The extent to which a striped file is written, and its local source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Note {
-    size: u64,
-    mtime: i64,
-    mtime_nsec: i64,
-    /// All data before this byte is written.
-    pub(super) written: u64,
-}
-
+/// Notes on striped files.
 impl Note {
-    /// Creates a note for a local file as the source.
-    pub(super) fn of(meta: &Metadata) -> Self {
-        Self { size: meta.len(), mtime: meta.mtime(), mtime_nsec: meta.mtime_nsec(), written: 0 }
-    }
-
-    /// Creates a note for an operation that cannot be resumed: input from a pipe, a copy, a truncation,
-    /// a removal.
-    pub(super) fn without_source(written: u64) -> Self {
-        Self { size: NO_SIZE, mtime: 0, mtime_nsec: 0, written }
-    }
-
-    /// Returns the note with a new value of `written`.
-    pub(super) fn up_to(self, written: u64) -> Self {
-        Self { written, ..self }
-    }
-
-    /// Returns `true` if both notes are about the same state of the same local file.
-    pub(super) fn has_source_of(&self, other: &Self) -> bool {
-        self.size != NO_SIZE && *self == Self { written: self.written, ..*other }
-    }
-
-    /// Returns `true` if all is written.
-    pub(super) fn is_whole(&self) -> bool {
-        self.written >= self.size
-    }
-
-    /// Returns the attribute's value.
-    pub(super) fn text(&self) -> Vec<u8> {
-        serde_json::to_vec(self).expect("numbers are JSON")
-    }
-
-    /// Parses a note. An unreadable note counts as none.
-    fn parse(note: &[u8]) -> Option<Self> {
-        serde_json::from_slice(note).ok()
-    }
-
     /// Writes the note to an open file.
     pub(super) async fn make(&self, file: &File) -> Result<(), loligo_rados::Error> {
         let direct = file.direct();
@@ -238,22 +188,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_note_says_whether_all_is_written() {
-        let note = |size, written| Note { size, mtime: 7, mtime_nsec: 8, written };
-        assert!(note(5, 5).is_whole() && note(5, 6).is_whole() && note(0, 0).is_whole());
-        assert!(!note(5, 4).is_whole() && !Note::without_source(9).is_whole());
-        assert!(note(5, 2).has_source_of(&note(5, 0)) && !note(5, 2).has_source_of(&note(6, 2)));
-        let piped = Note::without_source(3);
-        assert!(!piped.has_source_of(&Note::without_source(0)));
-        // The format of earlier versions.
-        let earlier = br#"{"size":9,"mtime":7,"mtime_nsec":8,"written":4}"#;
-        assert_eq!((Note::parse(earlier), Note::parse(b"mine")), (Some(note(9, 4)), None));
-    }
-
-    #[test]
     fn what_is_not_whole_is_told_with_what_to_do() {
         let told = |note| Unfinished::Written(note).to_string();
-        let file = told(Note { size: 9, mtime: 0, mtime_nsec: 0, written: 4 });
+        let file = told(Note { size: 9, ..Note::without_source(4) });
         assert!(file.contains("its first 4 of 9 bytes") && file.contains("--resume goes on"), "{file}");
         let piped = told(Note::without_source(0));
         assert!(piped.contains("its first 0 bytes") && !piped.contains("--resume"), "{piped}");

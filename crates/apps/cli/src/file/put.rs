@@ -10,13 +10,14 @@ use loligo_stripe::{File, Layout, ObjectNo, StreamOptions, Striper};
 
 use super::appends::Appending;
 use super::local::{Source, Way, is_dash};
-use super::note::{Look, NOTE, Note, Readable};
+use super::note::{Look, NOTE, Readable};
 use super::sums::Sums;
 use super::{LayoutOptions, Transfer, closing, striper, tree};
 use crate::carried::{Carried, carry_all, progress};
 use crate::client::Pool;
 use crate::failure::{Context, Failure};
 use crate::name::Name;
+use crate::note::Note;
 
 /// A note is written after this amount of data, or after this pause.
 const NOTE_BYTES: u64 = 256 << 20;
@@ -114,7 +115,7 @@ impl Putting<'_> {
         };
         let meta = meta.filter(Metadata::is_file);
         Source::check(file, self.options.transfer.way())?;
-        let note = meta.as_ref().map_or_else(|| Note::without_source(0), Note::of);
+        let note = meta.as_ref().map_or_else(|| Note::without_source(0), Note::of_local);
         let (target, from) = self.target(name, &note).await.context(what)?;
         let done = self.fill(&target, name, file, meta.as_ref(), note, from).await;
         closing(target, done, what).await

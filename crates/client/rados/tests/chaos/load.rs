@@ -20,6 +20,9 @@ const ROUNDS_OF_A_LOG: usize = 1000;
 /// Bytes of a log per read: less than a connection's life.
 const PIECE: u64 = 256 << 10;
 
+/// So long without a completed round, and a writer is stuck.
+const STUCK: Duration = Duration::from_secs(180);
+
 /// What a pool's objects support.
 #[derive(Clone, Copy)]
 pub(crate) struct Kind {
@@ -54,22 +57,20 @@ impl Load {
         }
     }
 
-    /// Waits until each writer has made progress.
+    /// Waits until each writer has made progress. A writer is stuck if it completes no round for a long time:
+    /// on a slow disk all of them get on, each at its turn.
     pub(crate) async fn progress(&self, when: &str) {
         let began = Instant::now();
         let done = self.done.lock().expect("no panic").clone();
-        let goal: Vec<u64> = done.iter().map(|done| done.load(Ordering::Relaxed) + 5).collect();
-        let behind =
-            || done.iter().zip(&goal).filter(|(done, goal)| done.load(Ordering::Relaxed) < **goal).count();
-        let reached = async {
-            while behind() > 0 && !self.has_lost_one() {
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        let limit = Duration::from_secs(180);
-        let in_time = tokio::time::timeout(limit, reached).await.is_ok();
-        assert!(!self.has_lost_one(), "a writer has failed {when}");
-        assert!(in_time, "{} of {} writers are stuck {when}: {}", behind(), done.len(), self.waiting());
+        let mut behind: Vec<Behind> = done.into_iter().map(Behind::new).collect();
+        let count = behind.len();
+        while !behind.is_empty() {
+            assert!(!self.has_lost_one(), "a writer has failed {when}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            behind.retain_mut(|writer| !writer.has_reached_goal());
+            let stuck = behind.iter().filter(|writer| writer.last.elapsed() > STUCK).count();
+            assert!(stuck == 0, "{stuck} of {count} writers are stuck {when}: {}", self.waiting());
+        }
         println!("  {when}: got on after {} s", began.elapsed().as_secs());
     }
 
@@ -93,6 +94,30 @@ impl Load {
         for writer in writers {
             writer.await.expect("what was written is there");
         }
+    }
+}
+
+/// A writer that has not made enough progress.
+struct Behind {
+    done: Arc<AtomicU64>,
+    seen: u64,
+    goal: u64,
+    /// The time of its last round.
+    last: Instant,
+}
+
+impl Behind {
+    fn new(done: Arc<AtomicU64>) -> Self {
+        let seen = done.load(Ordering::Relaxed);
+        Self { done, seen, goal: seen + 5, last: Instant::now() }
+    }
+
+    fn has_reached_goal(&mut self) -> bool {
+        let done = self.done.load(Ordering::Relaxed);
+        if done > self.seen {
+            (self.seen, self.last) = (done, Instant::now());
+        }
+        done >= self.goal
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -163,6 +164,8 @@ impl FaultProxies {
 }
 
 async fn forward(mut near: TcpStream, target: SocketAddr, life: u64, harm: Arc<Harm>) {
+    // One future for the life of the connection: a reset while a piece is passed on counts too.
+    let mut reset = pin!(harm.reset.notified());
     let Ok(mut far) = TcpStream::connect(target).await else { return };
     let mut left = life;
     let mut from_near = vec![0; 16 << 10];
@@ -170,7 +173,7 @@ async fn forward(mut near: TcpStream, target: SocketAddr, life: u64, harm: Arc<H
     while left > 0 {
         let limit = usize::try_from(left).unwrap_or(usize::MAX).min(from_near.len());
         let copied = tokio::select! {
-            () = harm.reset.notified() => break,
+            () = reset.as_mut() => break,
             n = near.read(&mut from_near[..limit]) => pass_on(n, &mut from_near, &mut far, &harm).await,
             n = far.read(&mut from_far[..limit]) => pass_on(n, &mut from_far, &mut near, &harm).await,
         };
@@ -205,4 +208,29 @@ async fn pass_on(
     to.write_all(&bytes[..n]).await?;
     harm.carried.fetch_add(n as u64, Ordering::Relaxed);
     Ok(n)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The reset comes while the proxy waits before it passes a piece on.
+    #[tokio::test]
+    async fn a_connection_that_passes_a_piece_on_is_reset_too() {
+        let target = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let addr = target.local_addr().expect("an address");
+        let proxy = FaultProxy::start(addr, 1, u64::MAX, 0).expect("a proxy");
+        let mut near = TcpStream::connect(proxy.addr()).await.expect("connects");
+        let (mut far, _) = target.accept().await.expect("a connection");
+        proxy.stall();
+        near.write_all(b"piece").await.expect("written");
+        // The proxy's task runs on this thread: it reads the piece and waits.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        proxy.reset_all();
+        proxy.go_on();
+        let mut got = Vec::new();
+        let end = tokio::time::timeout(Duration::from_secs(10), far.read_to_end(&mut got)).await;
+        assert!(end.expect("the connection ends").is_err(), "it is reset");
+        assert_eq!(proxy.faults(), 1);
+    }
 }

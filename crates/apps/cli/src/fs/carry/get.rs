@@ -15,11 +15,12 @@ use sha2::{Digest as _, Sha256};
 use super::super::args::Transfer;
 use super::super::tree;
 use super::super::{Mount, named};
-use super::note::{NOTE_PAUSE, Note, are_samples_equal};
+use super::note::{NOTE_PAUSE, are_samples_equal};
 use super::{Sum, add_remote, each_piece, is_dash};
 use crate::carried::{Carried, carry_all, progress};
 use crate::failure::{Context, Failure};
 use crate::name::Name;
+use crate::note::Note;
 use crate::say::Stdout;
 
 pub(in super::super) async fn get(

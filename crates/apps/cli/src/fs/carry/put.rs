@@ -15,11 +15,12 @@ use sha2::{Digest as _, Sha256};
 use super::super::args::Transfer;
 use super::super::tree::{self, join};
 use super::super::{Mount, named};
-use super::note::{NOTE_PAUSE, Note, are_samples_equal};
+use super::note::{NOTE_PAUSE, are_samples_equal};
 use super::{PIECE_BYTES, Sum, is_dash, pieces, remote_sum};
 use crate::carried::{Carried, carry_all, progress};
 use crate::failure::{Context, Failure};
 use crate::name::Name;
+use crate::note::Note;
 
 /// The attribute of a file that holds the note on how far it is written.
 const ATTRIBUTE: &str = "user.loligo.put";

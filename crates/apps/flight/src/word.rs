@@ -1,0 +1,53 @@
+//! The state of an operation: who may take its next step.
+
+use crate::sync::{AtomicU8, Ordering};
+
+/// It waits to be woken.
+const RESTS: u8 = 0;
+/// It is in the driver's queue.
+const QUEUED: u8 = 1;
+/// Somebody takes a step.
+const STEPS: u8 = 2;
+/// Somebody takes a step, and it was woken meanwhile.
+const WOKEN: u8 = 3;
+
+/// The state of one operation.
+///
+/// Each change is AcqRel: who takes a step sees what the last step did, and what was done before a wake-up
+/// that it answers. One total order of the changes of this one word is all that is needed; nothing is
+/// decided by two words.
+#[derive(Debug)]
+pub(crate) struct Word(AtomicU8);
+
+impl Word {
+    /// The state during the first step, which whoever makes the operation takes.
+    pub(crate) fn stepping() -> Self {
+        Self(AtomicU8::new(STEPS))
+    }
+
+    /// Notes a wake-up. Returns whether the caller must queue the operation.
+    pub(crate) fn wake(&self) -> bool {
+        let next = |state| match state {
+            RESTS => Some(QUEUED),
+            STEPS => Some(WOKEN),
+            // It takes a step after this anyway.
+            _ => None,
+        };
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, next) == Ok(RESTS)
+    }
+
+    /// Begins a step of an operation from the queue.
+    pub(crate) fn begin(&self) {
+        // A swap, not a store: it acquires what was done before a wake-up that changed nothing.
+        self.0.swap(STEPS, Ordering::AcqRel);
+    }
+
+    /// Ends a step after which the operation waits. Returns whether the caller must queue it again.
+    pub(crate) fn end(&self) -> bool {
+        let rests = self.0.compare_exchange(STEPS, RESTS, Ordering::AcqRel, Ordering::Acquire);
+        if rests.is_err() {
+            self.0.swap(QUEUED, Ordering::AcqRel);
+        }
+        rests.is_err()
+    }
+}
