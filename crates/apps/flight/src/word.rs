@@ -27,13 +27,13 @@ impl Word {
 
     /// Notes a wake-up. Returns whether the caller must queue the operation.
     pub(crate) fn wake(&self) -> bool {
+        // Where a step follows anyway, the value stays, and is written nevertheless: with a mere look at it,
+        // that step need not see what was done before the wake-up.
         let next = |state| match state {
-            RESTS => Some(QUEUED),
-            STEPS => Some(WOKEN),
-            // It takes a step after this anyway.
-            _ => None,
+            RESTS | QUEUED => QUEUED,
+            _ => WOKEN,
         };
-        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, next) == Ok(RESTS)
+        self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| Some(next(state))) == Ok(RESTS)
     }
 
     /// Begins a step of an operation from the queue.
