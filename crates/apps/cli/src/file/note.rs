@@ -190,7 +190,9 @@ mod tests {
     #[test]
     fn what_is_not_whole_is_told_with_what_to_do() {
         let told = |note| Unfinished::Written(note).to_string();
-        let file = told(Note { size: 9, ..Note::without_source(4) });
+        let mut of_a_file = Note::without_source(4);
+        of_a_file.size = 9;
+        let file = told(of_a_file);
         assert!(file.contains("its first 4 of 9 bytes") && file.contains("--resume goes on"), "{file}");
         let piped = told(Note::without_source(0));
         assert!(piped.contains("its first 0 bytes") && !piped.contains("--resume"), "{piped}");
