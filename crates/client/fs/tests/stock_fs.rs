@@ -293,9 +293,17 @@ async fn a_snapshot_stays_when_the_head_is_gone() {
     for name in ["d/f", "d/e/g", "d/e/h"] {
         place.write(name, name.as_bytes()).await;
     }
+    for path in ["d/e", "d/e/g"] {
+        ours.set_xattr(path, "user.a", path, XattrMode::Any).await.expect("set");
+    }
     ours.create_dir(".snap/s", 0o755).await.expect("made");
     for path in ["d", "d/f", "d/e", "d/e/g"] {
         ours.stat(format!(".snap/s/{path}")).await.expect("there");
+    }
+    for path in ["d/e", "d/e/g"] {
+        let there = format!(".snap/s/{path}");
+        assert_eq!(ours.xattrs(&there).await.expect("listed"), [b"user.a"], "{path}");
+        assert_eq!(ours.xattr(&there, "user.a").await.expect("found"), path.as_bytes(), "{path}");
     }
     ours.statistics(".snap/s/d").await.expect("told");
     ours.statistics(".snap/s/d/e").await.expect("told");
