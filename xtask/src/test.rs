@@ -130,7 +130,11 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         }
     }
     match options.part {
-        Some(Part::Suites) if options.mount => totals.mounted(options.name(), options.quick)?,
+        Some(Part::Suites) if options.mount => {
+            for release in [Release::Pacific].iter().chain(others) {
+                totals.mounted(*release, options.name(), options.quick)?;
+            }
+        }
         Some(Part::Suites) if options.capi => totals.programs_on_capi(&options.suites()),
         Some(Part::Suites) => {
             totals.suites(&Choice { release: Release::Reef, ..options.suites() });

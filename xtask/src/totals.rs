@@ -7,6 +7,7 @@ use std::time::Instant;
 
 use crate::failures::Failures;
 use crate::slowest::Slowest;
+use crate::stock::Release;
 use crate::suites::{self, Choice};
 use crate::{Result, watched};
 
@@ -112,10 +113,10 @@ impl Totals {
     }
 
     /// Runs suites of other projects through a mount, those whose names contain `name`.
-    pub(crate) fn mounted(&mut self, name: Option<&str>, is_quick: bool) -> Result<()> {
-        println!("== suites through a mount");
+    pub(crate) fn mounted(&mut self, release: Release, name: Option<&str>, is_quick: bool) -> Result<()> {
+        println!("== suites through a mount of Ceph {}", release.version());
         let begun = Instant::now();
-        let found = suites::mounted::run(name, is_quick)?;
+        let found = suites::mounted::run(release, name, is_quick)?;
         self.passed += found.passed;
         self.failed += found.failed.len() as u64;
         self.found.push(found.shown());

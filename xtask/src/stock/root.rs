@@ -42,6 +42,9 @@ const TESTS: [&str; 1] = ["ceph-test"];
 /// The programs that show whether a release in a folder is complete.
 const CHROOT_PROGRAMS: [&str; 4] = ["ceph-osd", "ceph-mds", "ceph-fuse", "ceph_test_rados"];
 
+/// Names a folder that need not exist in a release's folder: programs there use their own.
+const TMPDIR: &str = "TMPDIR";
+
 /// The programs that show whether all packages are installed.
 const PROGRAMS: [&str; 15] = [
     "ceph-osd",
@@ -93,7 +96,10 @@ impl Root {
 
     /// The words that enter the release's folder.
     pub(super) fn enter(&self) -> String {
-        if self.is_here() { String::new() } else { format!("chroot '{}' ", self.0.display()) }
+        if self.is_here() {
+            return String::new();
+        }
+        format!("chroot '{}' env --unset={TMPDIR} ", self.0.display())
     }
 
     /// Returns a command for a program of the release. It inherits the environment.
@@ -102,7 +108,7 @@ impl Root {
             return Command::new(name);
         }
         let mut command = Command::new("chroot");
-        command.arg(&self.0).arg(name);
+        command.arg(&self.0).arg(name).env_remove(TMPDIR);
         command
     }
 
@@ -177,7 +183,7 @@ pub(crate) fn debootstrap(suite: &str, root: &Path) -> Result<()> {
     let mirror = sources.lines().find_map(|line| line.strip_prefix("URIs:")).map(str::trim);
     let mut command = Command::new("debootstrap");
     command.args(["--variant=minbase", "--no-check-gpg", suite]).arg(root);
-    command.args(mirror);
+    command.args(mirror).env_remove(TMPDIR);
     output_of(&mut command).map(drop)
 }
 
@@ -231,6 +237,7 @@ fn install(root: &Path) -> Result<()> {
 
 fn apt(root: &Path, args: &[&str]) -> Result<()> {
     let mut command = Command::new("chroot");
+    command.env_remove(TMPDIR);
     command.arg(root).args(["env", "DEBIAN_FRONTEND=noninteractive", "apt-get"]).args(args);
     output_of(&mut command).map(drop)
 }

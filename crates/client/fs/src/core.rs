@@ -222,6 +222,10 @@ impl Core {
             known.is_removed &= stat.nlink == 0;
             known.is_outdated = false;
             known.cut = known.attrs.merge(stat, Held { issued, new, is_auth: cap.is_auth() });
+            if !id.is_head() && known.attrs.xattr_version == 0 {
+                // A server vouches for a snapshot's attributes also where it has left them out.
+                known.of_snapshot -= Caps::XATTR_SHARED;
+            }
             if known.attrs.max_size != permitted {
                 known.permit_size(known.attrs.max_size);
             }

@@ -281,6 +281,57 @@ async fn snapshots_of_either_are_read_by_the_other() {
     place.end().await;
 }
 
+/// Goal: what this client has found in a snapshot stays what it is, whatever happens to the head. Method:
+/// names and attributes of a snapshot are asked for, so that replies tell of its directories again; then the
+/// head's directories are changed and removed, and the snapshot's are looked at.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "needs stock Ceph; run by cargo xtask test"]
+async fn a_snapshot_stays_when_the_head_is_gone() {
+    let place = Place::new("past").await;
+    let ours = &place.fs;
+    ours.create_dir_all("d/e", 0o755).await.expect("made");
+    for name in ["d/f", "d/e/g", "d/e/h"] {
+        place.write(name, name.as_bytes()).await;
+    }
+    for path in ["d/e", "d/e/g"] {
+        ours.set_xattr(path, "user.a", path, XattrMode::Any).await.expect("set");
+    }
+    ours.create_dir(".snap/s", 0o755).await.expect("made");
+    for path in ["d", "d/f", "d/e", "d/e/g"] {
+        ours.stat(format!(".snap/s/{path}")).await.expect("there");
+    }
+    for path in ["d/e", "d/e/g"] {
+        let there = format!(".snap/s/{path}");
+        assert_eq!(ours.xattrs(&there).await.expect("listed"), [b"user.a"], "{path}");
+        assert_eq!(ours.xattr(&there, "user.a").await.expect("found"), path.as_bytes(), "{path}");
+    }
+    ours.statistics(".snap/s/d").await.expect("told");
+    ours.statistics(".snap/s/d/e").await.expect("told");
+    let listed = async |path: &str| -> Vec<Vec<u8>> {
+        let entries = ours.read_dir(path).await.expect("opened").all().await.expect("listed");
+        let mut names: Vec<_> = entries.into_iter().map(|entry| entry.name).collect();
+        names.sort();
+        names
+    };
+    place.write("d/new", b"new").await;
+    ours.remove_file("d/e/h").await.expect("removed");
+    assert_eq!(listed(".snap/s/d").await, [&b"e"[..], b"f"]);
+    assert_eq!(place.read(".snap/s/d/e/h").await, b"d/e/h"[..]);
+    for name in ["d/e/g", "d/f", "d/new"] {
+        ours.remove_file(name).await.expect("removed");
+    }
+    ours.remove_dir("d/e").await.expect("removed");
+    ours.remove_dir("d").await.expect("removed");
+    assert_eq!(listed(".snap/s/d/e").await, [&b"g"[..], b"h"]);
+    assert_eq!(place.read(".snap/s/d/f").await, b"d/f"[..]);
+    let options = OpenOptions::new().write().create_new();
+    assert_eq!(failed(ours.open(".snap/s/d/e", options).await), Errno::EEXIST, "a directory");
+    assert_eq!(failed(ours.open(".snap/s/d/f", options).await), Errno::EEXIST, "a file");
+    assert_eq!(failed(ours.open(".snap/s/d/new", options).await), Errno::EROFS);
+    ours.remove_dir(".snap/s").await.expect("removed");
+    place.end().await;
+}
+
 /// Goal: the server shows the clients that have mounted, and no session once it is unmounted.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "needs stock Ceph; run by cargo xtask test"]

@@ -15,6 +15,7 @@ use std::path::Path;
 
 use crate::Result;
 use crate::process::{cargo, succeed};
+use crate::stock::Release;
 use list::List;
 use mount::Mounted;
 use workunits::{SOURCE, Scripts};
@@ -66,8 +67,9 @@ impl Found {
 /// The suites.
 const SUITES: [&str; 3] = ["pjdfstest", "fsx", "workunits"];
 
-/// Runs the suites whose names contain `name`. `is_quick`: as far as they take a few minutes.
-pub(crate) fn run(name: Option<&str>, is_quick: bool) -> Result<Found> {
+/// Runs the suites whose names contain `name` on a file system of a release. `is_quick`: as far as they take
+/// a few minutes.
+pub(crate) fn run(release: Release, name: Option<&str>, is_quick: bool) -> Result<Found> {
     let list = List::read()?;
     let chosen = chosen(name);
     if chosen.is_empty() {
@@ -95,7 +97,7 @@ pub(crate) fn run(name: Option<&str>, is_quick: bool) -> Result<Found> {
     }
     // Built as for the tests: by itself it would have other features, and much would be compiled twice.
     succeed(cargo().args(["test", "--quiet", "--workspace", "--no-run"]))?;
-    let mounted = Mounted::new()?;
+    let mounted = Mounted::new(release)?;
     if let Some(tool) = pjdfstest {
         pjdfstest::run(&list.pjdfstest, &tool, &mounted, &mut found)?;
     }
@@ -121,7 +123,8 @@ mod tests {
     fn suites_are_chosen_by_parts_of_their_names() {
         assert_eq!(chosen(None), SUITES);
         assert_eq!(chosen(Some("fs")), ["pjdfstest", "fsx"]);
-        let refused = run(Some("nonsense"), true).err().expect("no suite has this name").to_string();
+        let refused =
+            run(Release::Pacific, Some("nonsense"), true).err().expect("no suite has this name").to_string();
         assert!(refused.contains("'nonsense'") && refused.contains("workunits"), "{refused}");
     }
 }

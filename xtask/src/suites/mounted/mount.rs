@@ -7,25 +7,29 @@ use std::process::{Child, Command, Stdio};
 
 use crate::Result;
 use crate::process::{succeed, workspace};
-use crate::stock::{Cluster, UpOptions};
+use crate::stock::{Cluster, Release, UpOptions};
 
 /// The mount. Dropping it unmounts, and ends the cluster.
 pub(super) struct Mounted {
     cluster: Option<Cluster>,
+    release: Release,
     process: Child,
     dir: PathBuf,
 }
 
 impl Mounted {
-    pub(super) fn new() -> Result<Self> {
+    /// Starts a cluster of a release, and mounts its file system.
+    pub(super) fn new(release: Release) -> Result<Self> {
         let dir = std::env::temp_dir().join(format!("loligo-mounted.{}", std::process::id()));
-        let cluster =
-            Cluster::up(&dir.with_extension("cluster"), &UpOptions { mds: 1, ..UpOptions::default() })?;
+        let cluster = Cluster::up(
+            &dir.with_extension("cluster"),
+            &UpOptions { release, mds: 1, ..UpOptions::default() },
+        )?;
         fs::create_dir_all(&dir)?;
         let mut command = Command::new(workspace().join("target/debug/loligo"));
         command.arg("-c").arg(cluster.conf()).args(["mount", "-f", "-o", "dev,suid", ":/"]).arg(&dir);
         let process = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
-        let mut mounted = Self { cluster: Some(cluster), process, dir };
+        let mut mounted = Self { cluster: Some(cluster), release, process, dir };
         let mut line = String::new();
         let out = mounted.process.stdout.take().ok_or("no pipe to the mount's process")?;
         BufReader::new(out).read_line(&mut line)?;
@@ -40,6 +44,11 @@ impl Mounted {
         let folder = self.path().join(name);
         fs::create_dir(&folder)?;
         Ok(folder)
+    }
+
+    /// The release of the servers.
+    pub(super) fn release(&self) -> Release {
+        self.release
     }
 
     pub(super) fn path(&self) -> &Path {

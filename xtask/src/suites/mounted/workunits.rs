@@ -20,14 +20,20 @@ pub(super) const SOURCE: &str = "CEPH_SOURCE";
 /// Lines of a script's output that are shown.
 const LINES: usize = 40;
 
-/// What the scripts call by other names: the file system is `cephfs` for them, and Python `python`.
-const STAND_INS: [(&str, &str); 2] = [
+/// What the scripts call by other names: the file system is `cephfs` for them, and Python `python`. A script
+/// that copies all of `/usr/lib`, gigabytes of it, gets a part.
+const STAND_INS: [(&str, &str); 3] = [
     (
         "ceph",
         "#!/bin/bash\ncase \"$*\" in\n\"fs set cephfs \"*) exec /usr/bin/ceph fs set fs \"${@:4}\";;\n\
          \"mds set \"*) exit 0;;\n*) exec /usr/bin/ceph \"$@\";;\nesac\n",
     ),
     ("python", "#!/bin/sh\nexec python3 \"$@\"\n"),
+    (
+        "sudo",
+        "#!/bin/bash\ncase \"$*\" in\n\"cp -r /usr/lib/ \"*) exec cp -r /usr/lib/python3 \"${@:4}\";;\n\
+         *) exec \"$@\";;\nesac\n",
+    ),
 ];
 
 /// Makes the stand-ins. Returns the path by which they are found first.
@@ -48,7 +54,7 @@ pub(super) struct Scripts<'l> {
     source: PathBuf,
     /// Their names in it.
     names: Vec<&'l str>,
-    left_out: u64,
+    suite: &'l Workunits,
 }
 
 impl<'l> Scripts<'l> {
@@ -64,8 +70,7 @@ impl<'l> Scripts<'l> {
         let (names, missing): (Vec<&str>, Vec<&str>) = names.partition(|name| source.join(name).exists());
         let why = |script| format!("workunits {script}: it is not in {}", source.display());
         found.skipped.extend(missing.into_iter().map(why));
-        let left_out = suite.left_out.iter().map(|group| group.tests.len() as u64).sum();
-        Some(Self { source, names, left_out })
+        Some(Self { source, names, suite })
     }
 
     /// Runs each in a folder of its own.
@@ -82,16 +87,19 @@ impl<'l> Scripts<'l> {
             command.envs(mounted.conf().map(|conf| ("CEPH_CONF", conf)));
             let mut said = Vec::new();
             let ended = program::run(&mut command, SILENCE, |line| said.push(line.to_owned()))?;
-            match ended.is_success {
-                true => found.pass(),
-                false => {
+            let shown = format!("workunits {script}");
+            match (ended.is_success, self.suite.may_fail(script, mounted.release())) {
+                (true, false) => found.pass(),
+                (true, true) => found.passing.push(shown),
+                (false, true) => found.left_out += 1,
+                (false, false) => {
                     let last = said.len().saturating_sub(LINES);
                     said.push(ended.how);
-                    found.fail(format!("workunits {script}"), &said[last..].join("\n"));
+                    found.fail(shown, &said[last..].join("\n"));
                 }
             }
         }
-        found.left_out += self.left_out;
+        found.left_out += self.suite.never_run();
         Ok(())
     }
 }

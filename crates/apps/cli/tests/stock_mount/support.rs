@@ -110,7 +110,7 @@ pub(crate) fn ended(process: &mut Child) -> Option<std::process::ExitStatus> {
 }
 
 /// The folder of the cluster. It has the same path where the programs of its release are.
-fn stock_dir() -> PathBuf {
+pub(crate) fn stock_dir() -> PathBuf {
     std::env::var_os("LOLIGO_STOCK_DIR").expect("LOLIGO_STOCK_DIR names a cluster").into()
 }
 

@@ -6,13 +6,13 @@ use std::sync::Arc;
 use loligo_rados::Errno;
 use loligo_wire::message::Msg;
 use loligo_wire::message::mds::{
-    ClientReply, CreateExtra, FileLockRecord, FilePath, LeaseStat, ReaddirExtra, RequestForward, RequestOp,
-    SnapTrace, VxattrExtra,
+    ClientReply, CreateExtra, FileLockRecord, FilePath, InodeStat, LeaseStat, ReaddirExtra, RequestForward,
+    RequestOp, SnapTrace, VxattrExtra,
 };
 use loligo_wire::{Caps, Decode as _, DecodeError, Tid};
 
 use crate::core::Core;
-use crate::inode::{Entry, Inode, Lease};
+use crate::inode::{Entry, Inode, InodeId, Lease};
 use crate::session::{Caller, Done, Event, Extra, Flight, Listing, Request, Session};
 
 /// What is known of a request when its reply arrives.
@@ -82,22 +82,14 @@ impl Core {
     /// Takes over what a reply says.
     fn read_reply(&self, session: &Session, asked: &Asked, reply: &ClientReply) -> Result<Done, DecodeError> {
         let request = &asked.request;
-        let address = || match &request.entry {
-            Some((dir, name)) if !dir.id.is_head() => dir.address_of(name),
-            _ => FilePath::default(),
-        };
+        let address = |stat: &InodeStat, is_target| self.address_of(request, stat, is_target);
         let trace = &reply.trace;
         let dir = trace.dentry.as_ref().map(|dentry| {
-            let dir = self.learn(session, &dentry.dir, || FilePath::new(dentry.dir.ino, Vec::new()));
+            let dir = self.learn(session, &dentry.dir, || address(&dentry.dir, false));
             dir.known().fragments.learn(&dentry.dirstat);
             (dir, dentry)
         });
-        let target = trace.target.as_ref().map(|stat| {
-            self.learn(session, stat, || match address() {
-                path if path.base.0 != 0 => path,
-                _ => FilePath::new(stat.ino, Vec::new()),
-            })
-        });
+        let target = trace.target.as_ref().map(|stat| self.learn(session, stat, || address(stat, true)));
         match (&dir, &target) {
             (Some((dir, dentry)), Some(target)) => {
                 self.link(session, (dir, &dentry.name, &dentry.lease), target, asked.sent_ms);
@@ -122,6 +114,18 @@ impl Core {
             _ => Extra::None,
         };
         Ok(Done { target, extra })
+    }
+
+    /// Returns how requests name an inode that a reply tells of: by its number, or, in a snapshot, as the
+    /// request named it. By its number a server would look for it outside the snapshot, where it may have
+    /// changed, or be gone.
+    fn address_of(&self, request: &Request, stat: &InodeStat, is_target: bool) -> FilePath {
+        let id = InodeId { ino: stat.ino, snap: stat.snapid };
+        let in_snapshot = (!id.is_head()).then(|| {
+            let named = request.address_in_snapshot(id, is_target);
+            named.or_else(|| self.inodes.peek(id).map(|known| known.address.clone()))
+        });
+        in_snapshot.flatten().unwrap_or_else(|| FilePath::new(stat.ino, Vec::new()))
     }
 
     /// Takes over a part of a directory.

@@ -60,7 +60,11 @@ impl Node {
         if !options.reads() && !options.writes() {
             return Err(Errno::EINVAL.into());
         }
-        writable(&self.inode)?;
+        if let Err(read_only) = writable(&self.inode) {
+            // What is there is told first.
+            let is_taken = options.is_exclusive() && self.lookup(name).await.is_ok();
+            return Err(if is_taken { Errno::EEXIST.into() } else { read_only.into() });
+        }
         if let Some((node, file)) = self.open_for_user(name, options).await? {
             return Ok((node, file, false));
         }

@@ -66,6 +66,16 @@ impl Request {
         Self { path: dir.address_of(name), entry, removes, ..Self::about(dir, op) }
     }
 
+    /// Returns the address of an inode of a snapshot that the reply tells of, as far as the request says it:
+    /// of the inode that it is about, and of its target, which is found in a directory of the snapshot.
+    pub(crate) fn address_in_snapshot(&self, id: InodeId, is_target: bool) -> Option<FilePath> {
+        match &self.entry {
+            Some((dir, name)) if is_target && !dir.id.is_head() => Some(dir.address_of(name)),
+            _ if self.about.id == id => Some(self.about.address.clone()),
+            _ => None,
+        }
+    }
+
     /// The inodes whose state the request changes: what waits for their durability waits for it.
     pub(crate) fn changes(&self) -> impl Iterator<Item = &Arc<Inode>> {
         std::iter::once(&self.about).chain(&self.also)

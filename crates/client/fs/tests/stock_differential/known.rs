@@ -20,6 +20,7 @@ const EPERM: i32 = 1;
 const ENOENT: i32 = 2;
 const EBADF: i32 = 9;
 const EACCES: i32 = 13;
+const EEXIST: i32 = 17;
 const ENOTDIR: i32 = 20;
 const EXDEV: i32 = 18;
 const EISDIR: i32 = 21;
@@ -52,6 +53,11 @@ fn differ_so(call: &Call, ours: i32, theirs: i32) -> bool {
         }
         // A directory of a snapshot, opened as a new file.
         (EISDIR, EROFS) => matches!(call, Call::Open { .. }),
+        // A new file in place of the root: libcephfs finds that it is there, a system call that it is a directory.
+        (EISDIR, EEXIST) => match call {
+            Call::Open { path, .. } => path.0.iter().all(|byte| matches!(byte, b'/' | b'.')),
+            _ => false,
+        },
         // Behind the largest size, through what was not opened to write: libcephfs looks at the size first.
         (EBADF, EFBIG) => matches!(call, Call::Write { .. }),
         // A file in place of a directory: libcephfs leaves it to the server, which looks into it first, and

@@ -32,7 +32,11 @@ struct Found {
 /// A name in a directory and its type.
 fn entries(client: &mut dyn Client, dir: &[u8]) -> Vec<(Vec<u8>, String)> {
     let answer = client.call(&Call::ReadDir { path: Text(dir.to_vec()) });
-    let names = answer.strip_prefix("ok").unwrap_or_else(|| panic!("{dir:?} is not listed: {answer}"));
+    let names = answer.strip_prefix("ok").unwrap_or_else(|| {
+        let path = Text(dir.to_vec());
+        let found = client.call(&Call::StatLink { path: path.clone() });
+        panic!("{path} is not listed: {answer}; its attributes: {found}")
+    });
     let entry = |word: &str| {
         let (name, kind) = word.split_once(':').unwrap_or_else(|| panic!("{word:?} is no entry"));
         (Text::read(name).0, kind.to_owned())

@@ -167,8 +167,9 @@ def close(slot):
 
 
 def read_all(fd, offset, length):
-    data = b""
-    while len(data) < length:
+    # Once at least: a read of nothing fails, too, where the file is not open to read.
+    data = fs.read(fd, offset, min(length, 1 << 24))
+    while data and len(data) < length:
         more = fs.read(fd, offset + len(data), min(length - len(data), 1 << 24))
         if not more:
             break
@@ -316,6 +317,8 @@ FOLLOWING = {"chmod", "chown", "content", "getxattr", "listxattr", "rmxattr", "s
 def answer(words):
     try:
         for at in NAMES.get(words[0], []):
+            # This aborts where an empty path is to be made or removed (16.2.15): it is the root.
+            words[at] = words[at] if raw(words[at]) else "x2f"
             not_below_a_file(raw(words[at]))
         if words[0] in FOLLOWING:
             a_directory_if_it_says_so(raw(words[1]))

@@ -173,7 +173,8 @@ impl CapSnaps {
 
     /// Flushes data and sends what is ready. Nothing overtakes an older one.
     fn go_on(&mut self, tid: &dyn Fn() -> Tid) {
-        for snap in &mut self.snaps {
+        let mut at = 0;
+        while let Some(snap) = self.snaps.get_mut(at) {
             if snap.is_writing {
                 return;
             }
@@ -184,11 +185,19 @@ impl CapSnaps {
                 }
                 return;
             }
+            let follows = snap.context.seq;
             if snap.tid.is_none() {
                 let new = tid();
                 snap.tid = Some(new);
-                let CapSnap { ref context, dirty, issued, .. } = *snap;
-                self.effects.push(Effect::Send(FlushSnap { tid: new, follows: context.seq, dirty, issued }));
+                let CapSnap { dirty, issued, .. } = *snap;
+                self.effects.push(Effect::Send(FlushSnap { tid: new, follows, dirty, issued }));
+            }
+            // A server that waits for the message goes on, but acknowledges none without changes.
+            if snap.dirty.is_empty() {
+                self.snaps.remove(at);
+                self.effects.push(Effect::Forget(follows));
+            } else {
+                at += 1;
             }
         }
         self.effects.push(Effect::Wake);
