@@ -53,8 +53,8 @@ impl Theirs {
         line.trim_end().to_owned()
     }
 
-    /// Unmounts. libcephfs 16.2.15 may wait for ever here for what it has flushed of a snapshot: a driver that
-    /// does not end is killed when this is dropped.
+    /// Unmounts. libcephfs 16.2.15 may wait for ever here: a driver that does not end is killed when this is
+    /// dropped.
     pub(crate) fn end(mut self) {
         if let Some(status) = self.ended() {
             assert!(status.success(), "the driver: {status}");
