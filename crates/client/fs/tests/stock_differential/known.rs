@@ -53,7 +53,7 @@ fn differ_so(call: &Call, ours: i32, theirs: i32) -> bool {
         }
         // A directory of a snapshot, opened as a new file.
         (EISDIR, EROFS) => matches!(call, Call::Open { .. }),
-        // A new file in place of the root: libcephfs finds that it is there, a system call that it is a directory.
+        // A new file in place of the root: libcephfs sees that it is there, Linux that it is a directory.
         (EISDIR, EEXIST) => match call {
             Call::Open { path, .. } => path.0.iter().all(|byte| matches!(byte, b'/' | b'.')),
             _ => false,

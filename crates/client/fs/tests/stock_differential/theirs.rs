@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::Client;
@@ -53,10 +53,25 @@ impl Theirs {
         line.trim_end().to_owned()
     }
 
+    /// Unmounts. libcephfs 16.2.15 may wait for ever here: a driver that does not end is killed when this is
+    /// dropped.
     pub(crate) fn end(mut self) {
+        if let Some(status) = self.ended() {
+            assert!(status.success(), "the driver: {status}");
+        }
+    }
+
+    /// Lets the driver unmount. Returns how it has ended, if it did in time.
+    fn ended(&mut self) -> Option<ExitStatus> {
         self.calls.take();
-        let status = self.child.wait().expect("it ends");
-        assert!(status.success(), "the driver: {status}");
+        let deadline = Instant::now() + PATIENCE;
+        while Instant::now() < deadline {
+            if let Some(status) = self.child.try_wait().expect("it is a child") {
+                return Some(status);
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        None
     }
 }
 
@@ -71,11 +86,7 @@ impl Drop for Theirs {
     fn drop(&mut self) {
         // After a failed comparison nobody has ended it. It unmounts when it reads no more: a session that is
         // left behind would hold others up.
-        self.calls.take();
-        let deadline = Instant::now() + PATIENCE;
-        while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < deadline {
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let _ = self.ended();
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
