@@ -50,7 +50,7 @@ fn build() -> Result<PathBuf> {
     let mut build = cargo();
     build.args(["build", "--locked", "--profile", "dist", "--package", "loligo", "--target", &target]);
     build.arg("--target-dir").arg(&folder);
-    build.env("RUSTFLAGS", rust_flags()?).env("CFLAGS", c_flags()?).env_remove("CARGO_ENCODED_RUSTFLAGS");
+    build.env("RUSTFLAGS", rust_flags(&target)?).env("CFLAGS", c_flags()?).env_remove("CARGO_ENCODED_RUSTFLAGS");
     succeed(&mut build)?;
     Ok(folder.join(&target).join("dist").join("loligo"))
 }
@@ -67,11 +67,20 @@ fn build_quickly() -> Result<PathBuf> {
 /// in shared libraries, finds none, and reads `/dev/random`, which an empty root does not have.
 const RANDOM: &str = r#"getrandom_backend="linux_getrandom""#;
 
-/// No shared libraries, and no folder of this machine in the program: two machines make equal files.
-fn rust_flags() -> Result<String> {
+/// The target for which rustc links with its own lld. Other linkers do not know [`MERGE_EQUAL`].
+const LINKED_BY_LLD: &str = "x86_64-unknown-linux-gnu";
+
+/// Functions that are equal are there once. Nothing compares the addresses of functions.
+const MERGE_EQUAL: &str = " -Clink-arg=-Wl,--icf=all";
+
+/// No shared libraries, and no folder of this machine in the program: two machines make equal files. Cargo
+/// forgets `strip` for a package that has another setting of its own in the profile.
+fn rust_flags(target: &str) -> Result<String> {
     let renamed =
         folders()?.map(|(folder, name)| format!(" --remap-path-prefix={}={name}", folder.display()));
-    Ok(format!("-Ctarget-feature=+crt-static --cfg {RANDOM}{}", renamed.concat()))
+    let merge = if target == LINKED_BY_LLD { MERGE_EQUAL } else { "" };
+    let renamed = renamed.concat();
+    Ok(format!("-Ctarget-feature=+crt-static -Cstrip=symbols{merge} --cfg {RANDOM}{renamed}"))
 }
 
 fn c_flags() -> Result<String> {

@@ -15,9 +15,8 @@
 #![cfg(not(loom))]
 
 mod driver;
-mod flight;
 mod sync;
+mod told;
 mod word;
 
-pub use driver::Driver;
-pub use flight::Flight;
+pub use driver::{Driver, Flight};
