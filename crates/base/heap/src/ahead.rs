@@ -8,8 +8,8 @@ use crate::area;
 /// The thread, once it runs.
 static THREAD: OnceLock<Thread> = OnceLock::new();
 
-/// Stores much from now on: a thread prepares memory once some is in use, and freed memory is kept for a while.
-/// The second call in a process changes nothing.
+/// Stores much from now on: a thread prepares memory once some is in use, and freed memory is kept for a
+/// while. The second call in a process changes nothing.
 pub fn serve() {
     static BEGUN: std::sync::Once = std::sync::Once::new();
     BEGUN.call_once(|| {

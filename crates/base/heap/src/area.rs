@@ -69,7 +69,8 @@ pub(crate) fn begin() {
     manage(0..FIRST);
 }
 
-/// Gives the rest of the area to mimalloc, and has it keep what is freed. Returns `false` if there is no area.
+/// Gives the rest of the area to mimalloc, and has it keep what is freed. Returns `false` if there is no
+/// area.
 pub(crate) fn grow() -> bool {
     if BASE.load(Ordering::Relaxed) == 0 {
         return false;
@@ -88,9 +89,9 @@ pub(crate) fn grow() -> bool {
 /// If it fails, mimalloc reserves memory of its own instead.
 fn manage(part: Range<usize>) {
     let start = address(part.start);
-    // SAFETY: this part of the area is mapped, readable and writable, zero, and used by nothing else; it stays
-    // so until the process ends. `commit` keeps the contract of such functions. The arena's number is not
-    // wanted.
+    // SAFETY: this part of the area is mapped, readable and writable, zero, and used by nothing else; it
+    // stays so until the process ends. `commit` keeps the contract of such functions. The arena's number is
+    // not wanted.
     unsafe {
         mi_manage_memory(
             start,

@@ -3,11 +3,11 @@
 //! Memory that a process has not had before costs its first writer a page fault for each 4 KiB: most of the
 //! processor's time of a server whose memory fills. [`Heap`] is mimalloc with three differences:
 //!
-//! - Its memory comes from one reserved range of addresses ([`area`]): it is known which part comes into use.
-//! - A thread ([`ahead`]) makes pages present ahead of demand, where the next are likely to be used, once a
-//!   program that has called [`serve`] uses [`area::PREPARED_FROM`]. What it prepares is bounded by a share of
-//!   what is in use.
-//! - Freed memory is kept for [`area::KEPT_MS`] before the kernel gets it back, and is used again first.
+//! - Its memory comes from one reserved range of addresses (`area`): it is known which part comes into use.
+//! - A thread (`ahead`) makes pages present ahead of demand, where the next are likely to be used, once a
+//!   program that has called [`serve`] uses `area::PREPARED_FROM`. What it prepares is bounded by a share
+//!   of what is in use.
+//! - Freed memory is kept for `area::KEPT_MS` before the kernel gets it back, and is used again first.
 //!
 //! A program that does not call [`serve`] has the allocator's own behaviour. Where the range cannot be
 //! reserved, for example because the process's address space is limited, all programs have.
