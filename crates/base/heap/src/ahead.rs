@@ -1,12 +1,8 @@
 //! The thread that prepares memory ahead of demand.
 
-use std::sync::OnceLock;
-use std::thread::{self, Thread};
+use std::thread;
 
-use crate::area;
-
-/// The thread, once it runs.
-static THREAD: OnceLock<Thread> = OnceLock::new();
+use crate::{area, wake};
 
 /// Stores much from now on: a thread prepares memory once some is in use, and freed memory is kept for a
 /// while. The second call in a process changes nothing.
@@ -18,16 +14,9 @@ pub fn serve() {
         }
         let thread = thread::Builder::new().name("loligo-memory".to_owned()).spawn(run);
         if let Ok(thread) = thread {
-            let _ = THREAD.set(thread.thread().clone());
+            wake::is_run_by(thread.thread().clone());
         }
     });
-}
-
-/// There are wanted blocks. Does not allocate.
-pub(crate) fn wake() {
-    if let Some(thread) = THREAD.get() {
-        thread.unpark();
-    }
 }
 
 /// Waits until blocks are wanted, and prepares them.

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 // Links the library whose functions are declared below.
 use libmimalloc_sys as _;
 
-use crate::ahead;
 use crate::block::{BLOCK, Blocks};
+use crate::wake;
 
 /// The bytes of addresses that are reserved. Beyond them mimalloc reserves memory of its own.
 const AREA: usize = 16 << 30;
@@ -132,7 +132,7 @@ unsafe extern "C" fn commit(
             unsafe { *is_zero = false };
         }
         if BLOCKS.take(offset..offset + len) {
-            ahead::wake();
+            wake::wake();
         }
         return true;
     }

@@ -15,6 +15,7 @@
 mod ahead;
 mod area;
 mod block;
+mod wake;
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::sync::atomic::{AtomicBool, Ordering};
