@@ -149,8 +149,8 @@ impl Bench<'_> {
     }
 
     fn workloads(&self, report: &mut Report) -> Result<()> {
-        let on_disk: &[Workload] = if self.our.on_disk { &Workload::ON_DISK } else { &[] };
-        for workload in Workload::ALL.iter().chain(on_disk).filter(|w| wanted(self.options, w.name())) {
+        let others = if self.our.on_disk { Workload::ON_DISK } else { Workload::COLD };
+        for workload in Workload::ALL.iter().chain(&others).filter(|w| wanted(self.options, w.name())) {
             let rounds = self.rounds(workload.name(), PAIRS, |pair, stock| {
                 sides::run(pair, *workload, self.options.seconds, stock, &self.our, self.dir)
             })?;

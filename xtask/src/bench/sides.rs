@@ -48,6 +48,9 @@ pub(super) struct Workload {
     bytes: u32,
     depth: u32,
     prepared: Option<Prepared>,
+    /// Whether a server in memory has stored and removed as much before: it then has memory to use again. A
+    /// cold one takes each page from the kernel.
+    warm: bool,
 }
 
 /// The preparation of a server on disk for reads.
@@ -62,17 +65,23 @@ struct Prepared {
 
 impl Workload {
     pub(super) const ALL: [Self; 6] = [
-        Self::new("4 KiB write, 64 in flight", "write", 4096, 64),
+        Self::new("4 KiB write, 64 in flight", "write", 4096, 64).warm(),
         Self::new("4 KiB read, 64 in flight", "rand", 4096, 64),
-        Self::new("4 KiB write, 1 in flight", "write", 4096, 1),
+        Self::new("4 KiB write, 1 in flight", "write", 4096, 1).warm(),
         Self::new("4 KiB read, 1 in flight", "rand", 4096, 1),
-        Self::new("4 MiB write, 16 in flight", "write", 4 << 20, 16),
+        Self::new("4 MiB write, 16 in flight", "write", 4 << 20, 16).warm(),
         Self::new("4 MiB read, 16 in flight", "rand", 4 << 20, 16),
     ];
 
     /// The workload that fills a disk.
     pub(super) const LARGE_WRITES: Self = Self::ALL[4];
     pub(super) const LARGE_READS: Self = Self::ALL[5];
+
+    /// The first writes of servers in memory.
+    pub(super) const COLD: [Self; 2] = [
+        Self::new("4 KiB write cold, 64 in flight", "write", 4096, 64),
+        Self::new("4 MiB write cold, 16 in flight", "write", 4 << 20, 16),
+    ];
 
     /// Workloads for stores on disk: each object read once with empty caches, or repeatedly from the
     /// server's own cache.
@@ -88,7 +97,11 @@ impl Workload {
     ];
 
     const fn new(name: &'static str, mode: &'static str, bytes: u32, depth: u32) -> Self {
-        Self { name, mode, bytes, depth, prepared: None }
+        Self { name, mode, bytes, depth, prepared: None, warm: false }
+    }
+
+    const fn warm(self) -> Self {
+        Self { warm: true, ..self }
     }
 
     pub(super) fn name(&self) -> &'static str {
@@ -153,6 +166,7 @@ pub(super) fn run(
     dir: &Path,
 ) -> Result<Figures> {
     let seconds = workload.seconds(seconds);
+    let workload = Workload { warm: workload.warm && !our.on_disk, ..workload };
     let loligo = our.program;
     match server {
         Server::Stock => {
@@ -206,7 +220,7 @@ impl Run<'_> {
         std::fs::write("/proc/sys/vm/drop_caches", "3")?;
         if prepared.warm {
             let once = Workload { mode: "seq", ..self.workload };
-            self.command(once, 600).output()?;
+            self.command(once, 600, true).output()?;
         }
         Ok(())
     }
@@ -217,7 +231,10 @@ impl Run<'_> {
             // The objects to read must have been written; the reader starts again when it reaches the
             // end.
             let fill_seconds = if workload.bytes > 65536 { 1 } else { 2 };
-            self.command(Workload { mode: "write", ..workload }, fill_seconds).output()?;
+            self.command(Workload { mode: "write", ..workload }, fill_seconds, true).output()?;
+        }
+        if workload.warm {
+            output_of(&mut self.command(workload, seconds, false))?;
         }
         let server_before = process_cpu_us(self.server_pid)?;
         let (result, client_cpu_us) = self.bench_once(seconds)?;
@@ -234,7 +251,7 @@ impl Run<'_> {
 
     /// Runs the workload; returns its own report, and the client's CPU time in µs.
     fn bench_once(&self, seconds: u32) -> Result<(Reported, f64)> {
-        let (output, client_cpu_us) = run_counting_cpu(&mut self.command(self.workload, seconds))?;
+        let (output, client_cpu_us) = run_counting_cpu(&mut self.command(self.workload, seconds, true))?;
         let text = String::from_utf8_lossy(&output.stdout);
         let result = match self.client {
             Client::Stock => parse_stock(&text)?,
@@ -248,13 +265,14 @@ impl Run<'_> {
         Ok(self.bench_once(self.workload.seconds(seconds))?.0.ops)
     }
 
-    fn command(&self, workload: Workload, seconds: u32) -> Command {
+    /// `keeps`: leaves the written objects.
+    fn command(&self, workload: Workload, seconds: u32, keeps: bool) -> Command {
         let ours = self.client == Client::Loligo;
         let mut c = Command::new(if ours { self.loligo } else { Path::new("rados") });
         c.arg("-c").arg(&self.conf).args(["-p", POOL, "bench", &seconds.to_string(), workload.mode]);
         c.args(["-t", &workload.depth.to_string(), "--run-name", &run_name()]);
         if !workload.reads() {
-            c.args(["-b", &workload.bytes.to_string(), "--no-cleanup"]);
+            c.args(["-b", &workload.bytes.to_string()]).args(keeps.then_some("--no-cleanup"));
         }
         if ours {
             c.args(["--format", "json"]);

@@ -23,6 +23,7 @@ const BENCH_SECONDS: u64 = 2;
 
 pub(crate) fn run() -> Result<(), Failure> {
     let began = Instant::now();
+    loligo_heap::serve();
     let server = Server::memory().pool(POOL).start().context(|| "start the server".to_owned())?;
     sayln!("A Ceph-compatible server with a pool '{POOL}', ready after {:.1} ms", ms(began));
     sayln!("  monitor {}, cephx on, objects in memory\n", server.mon_addr());

@@ -76,7 +76,7 @@ use words::CalledAs;
 /// Many small buffers are allocated by one thread and freed by another, which this allocator does
 /// cheaply.
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static HEAP: loligo_heap::Heap = loligo_heap::Heap;
 
 fn main() -> ExitCode {
     match run() {

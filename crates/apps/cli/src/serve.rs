@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 use loligo_conf::{Conf, ConfError};
-use loligo_rados::Builder as ConfBuilder;
+use loligo_rados::{Builder as ConfBuilder, Errno};
 use loligo_server::{Auth, Handle, KeyType, OsdCount, Server, prepare_dir};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -52,10 +52,14 @@ pub(crate) struct Serve {
     /// The type of keys that are made from now on (default: what the cluster has had; aes in a new one).
     #[arg(long, value_enum)]
     pub(crate) auth_cipher: Option<AuthCipher>,
-    /// Bytes that objects may take (default: 8G in memory; most of what is free on disk, where only a new
-    /// store asks).
+    /// Bytes that objects may take (default: 8G in memory, but at most half of the machine's or the
+    /// container's; most of what is free on disk, where only a new store asks).
     #[arg(long, value_parser = size, env = "LOLIGO_CAPACITY")]
     pub(crate) capacity: Option<u64>,
+    /// Bytes of memory that objects and the bookkeeping for them may take: --capacity of a store in memory.
+    /// At the bound the cluster is full, as `ceph -s` says: writes wait, or fail with ENOSPC.
+    #[arg(long, value_name = "BYTES", value_parser = size, conflicts_with = "capacity")]
+    pub(crate) memory: Option<u64>,
     /// Bytes of memory that keep data which was read from disk or written there (default: 64M, taken as it is
     /// needed; 0: none).
     #[arg(long, value_parser = size)]
@@ -105,6 +109,10 @@ fn osd_count(text: &str) -> Result<OsdCount, String> {
 
 pub(crate) fn run(options: &Serve, pools: &[String], conf: &ConfBuilder) -> Result<(), Failure> {
     let began = Instant::now();
+    if options.memory.is_some() && options.store == Store::Disk {
+        let why = "it bounds a store in memory; use --capacity, or --store memory";
+        return Err(Failure::of(Errno::EINVAL, "serve --memory", why));
+    }
     let data = &options.data;
     let configuration = || "configuration".to_owned();
     let conf = load(conf).context(configuration)?;
@@ -117,7 +125,10 @@ pub(crate) fn run(options: &Serve, pools: &[String], conf: &ConfBuilder) -> Resu
     let _log = log::of_server(&conf, data.join("loligo.log"))?;
     let mut builder = match options.store {
         Store::Disk => Server::disk(&options.data),
-        Store::Memory => Server::memory().data_dir(&options.data),
+        Store::Memory => {
+            loligo_heap::serve();
+            Server::memory().data_dir(&options.data)
+        }
     };
     builder = builder.mon_addr(options.mon_addr).auth(match options.auth {
         AuthMethod::Cephx => Auth::Cephx,
@@ -146,7 +157,7 @@ pub(crate) fn run(options: &Serve, pools: &[String], conf: &ConfBuilder) -> Resu
     if let Some(key) = admin_key {
         builder = builder.admin_key(key);
     }
-    if let Some(bytes) = options.capacity {
+    if let Some(bytes) = options.capacity.or(options.memory) {
         builder = builder.capacity_bytes(bytes);
     }
     if let Some(bytes) = options.cache {

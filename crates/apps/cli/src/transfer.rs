@@ -26,14 +26,14 @@ pub(crate) async fn put(pool: &Pool, object: &Name, file: &Path, offset: Option<
     let (mut source, len) = open(file)?;
     let (bar, piece_bytes) = (progress(len), piece_bytes(pool));
     let mut under_way = FuturesOrdered::new();
-    let mut at = offset.unwrap_or(0);
+    let (mut at, mut sent) = (offset.unwrap_or(0), 0);
     let mut first = true;
     loop {
-        let piece = read_piece(&mut *source, file, piece_bytes)?;
+        let piece = read_piece(&mut *source, file, piece_bytes, len.map(|len| len.saturating_sub(sent)))?;
         if piece.is_empty() && !first {
             break;
         }
-        let (start, len) = (at, piece.len() as u64);
+        let (start, piece_len) = (at, piece.len() as u64);
         // Writing the first piece truncates the object, unless only a part is written.
         let whole = first && offset.is_none();
         under_way.push_back(async move {
@@ -42,9 +42,10 @@ pub(crate) async fn put(pool: &Pool, object: &Name, file: &Path, offset: Option<
                 true => io.write_full(object.as_bytes(), piece).await,
                 false => io.write(object.as_bytes(), start, piece).await,
             }
-            .map(|()| len)
+            .map(|()| piece_len)
         });
-        at += len;
+        at += piece_len;
+        sent += piece_len;
         first = false;
         while under_way.len() >= PIECES_MAX {
             bar.inc(finish_one(&mut under_way).await.context(what)?);
@@ -65,14 +66,15 @@ pub(crate) async fn append(pool: &Pool, object: &Name, file: &Path) -> Result<()
     let what = || pool.names("append", object);
     let mut appended = 0;
     loop {
-        let piece = read_piece(&mut *source, file, piece_bytes)?;
+        let left = len.map(|len| len.saturating_sub(appended));
+        let piece = read_piece(&mut *source, file, piece_bytes, left)?;
         if piece.is_empty() {
             break;
         }
-        let len = piece.len() as u64;
+        let piece_len = piece.len() as u64;
         pool.ioctx.append(object.as_bytes(), piece).await.context(what)?;
-        appended += len;
-        bar.inc(len);
+        appended += piece_len;
+        bar.inc(piece_len);
     }
     if appended == 0 {
         // `rados append` also creates an object that does not exist.
@@ -137,9 +139,18 @@ fn piece_bytes(pool: &Pool) -> u64 {
     (PIECE_BYTES as u64).next_multiple_of(stripe_bytes)
 }
 
-/// Reads the next piece. It is shorter only at the end of the file, and empty after it.
-fn read_piece(source: &mut dyn Read, file: &Path, piece_bytes: u64) -> Result<Bytes, Failure> {
-    let mut piece = Vec::new();
+/// Reads the next piece. It is shorter only at the end of the file, and empty after it. `left` is how many
+/// bytes the file should still have, if that is known: a buffer that grows while it is filled is copied at
+/// each step.
+fn read_piece(
+    source: &mut dyn Read,
+    file: &Path,
+    piece_bytes: u64,
+    left: Option<u64>,
+) -> Result<Bytes, Failure> {
+    let expected = left.unwrap_or(0).min(piece_bytes);
+    // With room for one byte more, the end of the file is found without a larger buffer.
+    let mut piece = Vec::with_capacity(usize::try_from(expected).map_or(0, |len| len + 1));
     let read = source.take(piece_bytes).read_to_end(&mut piece);
     read.context(|| format!("read {}", file.display()))?;
     Ok(piece.into())

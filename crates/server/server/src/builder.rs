@@ -195,9 +195,9 @@ impl Builder {
         Self { compression: Some(compression), ..self }
     }
 
-    /// The capacity in bytes of objects, beyond which the server is full. By default 8 GiB in memory, or
-    /// most of the free space on disk; an existing store on disk keeps the capacity it was created with.
-    /// Nothing is allocated in advance.
+    /// The capacity in bytes of objects, beyond which the server is full. By default 8 GiB in memory, but at
+    /// most half of what the process may use, or most of the free space on disk; an existing store on disk
+    /// keeps the capacity it was created with. Nothing is allocated in advance.
     pub fn capacity_bytes(self, bytes: u64) -> Self {
         Self { capacity_bytes: Some(bytes), ..self }
     }

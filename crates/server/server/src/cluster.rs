@@ -25,12 +25,12 @@ use crate::daemons::{Mgr, Mon, OsdDaemon};
 use crate::dir::{DataDir, mon_host, remove_conf, write_conf};
 use crate::host::{host_name, random_uuid};
 use crate::listen::{Doors, OpenDoor};
-use crate::objects::{Disk, MEMORY_BYTES, Opened, open_store, store_stopped};
+use crate::objects::{Disk, Opened, open_store, store_stopped};
 use crate::scrub::{self, ScrubFile};
 use crate::snapshot::file::SnapshotFile;
 use crate::snapshot::{self, SnapshotError, Snapshots};
 use crate::usage::OsdUsage;
-use crate::{Auth, Builder, StartError, fullness, quota};
+use crate::{Auth, Builder, StartError, bound, fullness, quota};
 
 /// A running cluster.
 pub(crate) struct Cluster {
@@ -456,7 +456,7 @@ fn tell_of_purged_snaps(osd: &Osd, mon: &Arc<MonService>) {
 
 /// Adds the settings that `config show` prints, under the names of Ceph's options.
 fn register_settings(admin: &Admin, facts: &Facts, builder: &Builder, on_disk: bool) {
-    let memory_bytes = builder.capacity_bytes.unwrap_or(MEMORY_BYTES);
+    let memory_bytes = builder.capacity_bytes.unwrap_or_else(bound::memory_bytes);
     let method = match builder.auth {
         Auth::Cephx => "cephx",
         Auth::None => "none",

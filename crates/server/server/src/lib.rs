@@ -28,6 +28,7 @@
 //! ([`Handle::admin`]).
 #![forbid(unsafe_code)]
 
+mod bound;
 mod builder;
 mod check;
 mod cluster;

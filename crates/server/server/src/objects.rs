@@ -7,12 +7,10 @@ use loligo_store::ObjectStore;
 use loligo_store_disk::{DiskConfig, DiskStore};
 use tokio::sync::oneshot;
 
+use crate::bound::memory_bytes;
 use crate::dir::DataDir;
 use crate::snapshot::{Memory, delayed};
 use crate::{Builder, StartError};
-
-/// The default capacity of a store in memory.
-pub(crate) const MEMORY_BYTES: u64 = 8 << 30;
 
 /// A store on disk, and the notification that it has stopped.
 pub(crate) struct Disk {
@@ -50,7 +48,7 @@ pub(crate) fn open_store(builder: &Builder, dir: &DataDir, state: &State) -> Res
         let store = delayed(Arc::clone(&disk.store) as _, builder.commit_delay)?;
         return Ok(Opened { store, kept: Kept::OnDisk(disk) });
     }
-    let capacity_bytes = builder.capacity_bytes.unwrap_or(MEMORY_BYTES);
+    let capacity_bytes = builder.capacity_bytes.unwrap_or_else(memory_bytes);
     let (memory, store) = Memory::new(capacity_bytes, builder.commit_delay)?;
     Ok(Opened { store, kept: Kept::InMemory(Arc::new(memory)) })
 }
