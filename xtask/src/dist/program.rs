@@ -50,7 +50,10 @@ fn build() -> Result<PathBuf> {
     let mut build = cargo();
     build.args(["build", "--locked", "--profile", "dist", "--package", "loligo", "--target", &target]);
     build.arg("--target-dir").arg(&folder);
-    build.env("RUSTFLAGS", rust_flags(&target)?).env("CFLAGS", c_flags()?).env_remove("CARGO_ENCODED_RUSTFLAGS");
+    build
+        .env("RUSTFLAGS", rust_flags(&target)?)
+        .env("CFLAGS", c_flags()?)
+        .env_remove("CARGO_ENCODED_RUSTFLAGS");
     succeed(&mut build)?;
     Ok(folder.join(&target).join("dist").join("loligo"))
 }

@@ -9,7 +9,7 @@ use crate::{area, wake};
 pub fn serve() {
     static BEGUN: std::sync::Once = std::sync::Once::new();
     BEGUN.call_once(|| {
-        if !area::grow() {
+        if !area::is_there() {
             return;
         }
         let thread = thread::Builder::new().name("loligo-memory".to_owned()).spawn(run);
@@ -24,6 +24,7 @@ fn run() {
     while !area::is_filling() {
         thread::park();
     }
+    area::grow();
     // A kernel that cannot prepare pages has them made by their first user.
     while area::prepare() {
         thread::park();

@@ -13,18 +13,15 @@ use crate::wake;
 
 /// The bytes of addresses that are reserved. Beyond them mimalloc reserves memory of its own.
 const AREA: usize = 16 << 30;
-/// The part that every program uses. The bookkeeping of the rest is made by [`grow`].
+/// The part that every program uses. The bookkeeping of the rest, 6 MiB, is made by [`grow`].
 const FIRST: usize = 1 << 30;
-/// Bytes in use, beside the bookkeeping, from which on memory is prepared: a server that stores little stays
-/// small.
+/// Bytes in use from which on memory is prepared: a server that stores little stays small.
 pub(crate) const PREPARED_FROM: usize = 24 << 20;
 /// Milliseconds for which a serving program keeps memory that it has freed.
 pub(crate) const KEPT_MS: i64 = 30_000;
 
 /// The address of the area; 0 if there is none.
 static BASE: AtomicUsize = AtomicUsize::new(0);
-/// Blocks in use when [`grow`] had made the bookkeeping, of which mimalloc touches little.
-static USED_FIRST: AtomicUsize = AtomicUsize::new(0);
 static BLOCKS: Blocks<{ AREA / BLOCK }> = Blocks::new();
 
 /// mimalloc's numbers of options (`mi_option_t`), which a test compares with their defaults.
@@ -69,21 +66,20 @@ pub(crate) fn begin() {
     manage(0..FIRST);
 }
 
-/// Gives the rest of the area to mimalloc, and has it keep what is freed. Returns `false` if there is no
-/// area.
-pub(crate) fn grow() -> bool {
-    if BASE.load(Ordering::Relaxed) == 0 {
-        return false;
-    }
+/// Returns `true` if the area could be reserved.
+pub(crate) fn is_there() -> bool {
+    BASE.load(Ordering::Relaxed) != 0
+}
+
+/// Gives the rest of the area to mimalloc, and has it keep what is freed.
+pub(crate) fn grow() {
     manage(FIRST..AREA);
-    USED_FIRST.store(BLOCKS.used(), Ordering::Relaxed);
     // SAFETY: options may be set at any time.
     unsafe {
         mi_option_set(PURGE_DELAY, KEPT_MS);
         // Fewer and longer calls of the kernel.
         mi_option_set(MINIMAL_PURGE_KIB, (BLOCK >> 10) as libc::c_long);
     }
-    true
 }
 
 /// If it fails, mimalloc reserves memory of its own instead.
@@ -146,7 +142,7 @@ unsafe extern "C" fn commit(
 
 /// Returns `true` if so much is in use that more will be.
 pub(crate) fn is_filling() -> bool {
-    BLOCKS.used().saturating_sub(USED_FIRST.load(Ordering::Relaxed)) * BLOCK >= PREPARED_FROM
+    BLOCKS.used() * BLOCK >= PREPARED_FROM
 }
 
 /// Makes the pages of wanted blocks present. Returns `false` if the kernel cannot.
