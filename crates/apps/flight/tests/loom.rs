@@ -1,6 +1,6 @@
-//! Explores the interleavings of an operation's steps with those that wake it, where threads are interrupted
-//! three times at most: no wake-up is lost, nobody takes a step beside somebody else, and a step sees what was
-//! done before the wake-up.
+//! Explores the interleavings of an operation's steps with those that wake it, where threads are
+//! interrupted three times at most: no wake-up is lost, nobody takes a step beside somebody else, and a step
+//! sees what was done before the wake-up.
 //!
 //! `word.rs` is the crate's own. The queue and the operation are short models of theirs.
 //!
