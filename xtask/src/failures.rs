@@ -40,6 +40,7 @@ impl Failures {
     /// Processes a line printed by a test program.
     pub(crate) fn line(&mut self, line: &str) {
         if self.is_of_backtrace(line) {
+            self.in_panic = false;
             return;
         }
         if line.starts_with("running ") {

@@ -27,7 +27,7 @@ fn operations_end_in_the_order_in_which_they_are_woken() {
                 // More than one look at a channel in a step.
                 let _ = answered.await;
             };
-            driver.start(operation, move |()| drop(told.send(number)));
+            driver.start(operation, move |()| told.send(number).unwrap_or_default());
             wake
         })
         .collect();
@@ -106,7 +106,7 @@ fn a_panic_ends_one_operation() {
     driver.start(panics, move |()| drop(witness));
     let (wake_other, other_woken) = oneshot::channel::<()>();
     let (told, end) = mpsc::channel();
-    driver.start(other_woken, move |_| drop(told.send(())));
+    driver.start(other_woken, move |_| told.send(()).unwrap_or_default());
     let _ = wake.send(());
     let _ = wake_other.send(());
     assert_eq!(drops.recv(), Ok(true));
@@ -118,7 +118,7 @@ fn a_cancelled_operation_is_dropped() {
     let runtime = runtime(2);
     let driver = Driver::new(runtime.handle().clone());
     let (held, dropped) = mpsc::channel::<()>();
-    let flight = driver.start(std::future::pending::<()>(), move |()| drop(held.send(())));
+    let flight = driver.start(std::future::pending::<()>(), move |()| held.send(()).unwrap_or_default());
     flight.cancel();
     assert!(dropped.recv().is_err(), "it is dropped and not told of");
 }
