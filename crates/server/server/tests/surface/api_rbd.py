@@ -313,6 +313,8 @@ def mirroring(io):
     step("mirror uuid none", R.mirror_uuid_get, io)
     step("mirror site", R.mirror_site_name_set, c, "site")
     step("mirror site get", R.mirror_site_name_get, c)
+    # The name is the whole cluster's, and other tests expect that it has none.
+    step("mirror site removed", R.mirror_site_name_set, c, "")
     step("mirror set", R.mirror_mode_set, io, rbd.RBD_MIRROR_MODE_IMAGE)
     step("mirror mode now", R.mirror_mode_get, io)
     step("mirror uuid", lambda: len(R.mirror_uuid_get(io)))
