@@ -302,16 +302,11 @@ impl<'d> Chaos<'d> {
         }
     }
 
+    /// Waits until all placement groups are clean, as their OSDs say after this call: older reports may be of
+    /// the time before an OSD was killed.
     async fn until_clean(&self) {
-        // The output shows the OSDs' last reports, which they send every five seconds (`mgr_stats_period`).
-        tokio::time::sleep(Duration::from_secs(6)).await;
         let clean = async {
-            loop {
-                let stat = self.ceph("pg stat");
-                let pgs = stat.split_whitespace().next().unwrap_or_default();
-                if stat.contains(&format!("{pgs} active+clean")) {
-                    return;
-                }
+            while !(self.have_all_reported().await && self.are_all_clean()) {
                 tokio::time::sleep(Duration::from_millis(300)).await;
             }
         };
@@ -319,5 +314,30 @@ impl<'d> Chaos<'d> {
         let in_time = tokio::time::timeout(PATIENCE, clean).await;
         assert!(in_time.is_ok(), "not clean: {}", self.ceph("pg stat"));
         println!("  clean after {} s", began.elapsed().as_secs());
+    }
+
+    /// Has each OSD report what it knows now, and waits until the managers have it. Returns `false` if one is
+    /// not up.
+    async fn have_all_reported(&self) -> bool {
+        let osds = self.daemons.of_kind("osd");
+        if !self.ceph("osd stat").contains(&format!("{} up", osds.len())) {
+            return false;
+        }
+        let number = |text: &str| text.trim().parse::<u64>().ok();
+        for osd in osds {
+            let asked = self.daemons.try_run(&format!("ceph tell {osd} flush_pg_stats"));
+            let Some(report) = asked.as_deref().and_then(number) else { return false };
+            let id = osd.trim_start_matches("osd.");
+            while number(&self.ceph(&format!("osd last-stat-seq {id}"))).is_none_or(|seen| seen < report) {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+        true
+    }
+
+    fn are_all_clean(&self) -> bool {
+        let stat = self.ceph("pg stat");
+        let pgs = stat.split_whitespace().next().unwrap_or_default();
+        stat.contains(&format!("{pgs} active+clean"))
     }
 }

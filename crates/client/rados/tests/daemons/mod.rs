@@ -38,6 +38,13 @@ impl Daemons {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    /// Runs a program; returns its output if it succeeds.
+    pub(crate) fn try_run(&self, words: &str) -> Option<String> {
+        let output = Command::new("sh").arg(self.exec()).args(words.split(' ')).output();
+        let output = output.expect("it is installed");
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
     /// Returns what a daemon has written into its log; nothing if it has none.
     pub(crate) fn log(&self, daemon: &str) -> String {
         let file = self.dir.join("log").join(format!("{daemon}.log"));
