@@ -73,7 +73,7 @@ const RANDOM: &str = r#"getrandom_backend="linux_getrandom""#;
 /// The target for which rustc links with its own lld. Other linkers do not know [`MERGE_EQUAL`].
 const LINKED_BY_LLD: &str = "x86_64-unknown-linux-gnu";
 
-/// Functions that are equal are there once. Nothing compares the addresses of functions.
+/// Functions that are equal are there once. Rust does not promise that functions have different addresses.
 const MERGE_EQUAL: &str = " -Clink-arg=-Wl,--icf=all";
 
 /// No shared libraries, and no folder of this machine in the program: two machines make equal files. Cargo

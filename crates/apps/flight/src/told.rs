@@ -3,8 +3,8 @@
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// An operation, and then what tells of its result: never in the operation's first step, in which whoever
-/// starts it has not returned, and in which operations that were answered before may still be in the queue.
+/// An operation, and then what tells of its result. It never tells in the operation's first step: the thread
+/// that starts the operation is still in that call, and operations that were answered before may be queued.
 pub(crate) struct Told<F: Future, T> {
     operation: Pin<Box<F>>,
     result: Option<F::Output>,

@@ -1,4 +1,5 @@
-//! The state of an operation: who may take its next step.
+//! The state of an operation: whether it rests, is queued or takes a step. It has one thread at a time take a
+//! step.
 
 use crate::sync::{AtomicU8, Ordering};
 
@@ -6,21 +7,21 @@ use crate::sync::{AtomicU8, Ordering};
 const RESTS: u8 = 0;
 /// It is in the driver's queue.
 const QUEUED: u8 = 1;
-/// Somebody takes a step.
+/// A thread takes a step.
 const STEPS: u8 = 2;
-/// Somebody takes a step, and it was woken meanwhile.
+/// A thread takes a step, and the operation was woken meanwhile.
 const WOKEN: u8 = 3;
 
 /// The state of one operation.
 ///
-/// Each change is AcqRel: who takes a step sees what the last step did, and what was done before a wake-up
-/// that it answers. One total order of the changes of this one word is all that is needed; nothing is
-/// decided by two words.
+/// Each change is AcqRel: a step sees what the last step did, and what was done before the wake-ups that it
+/// answers. One total order of the changes of this one word is all that is needed; nothing is decided by two
+/// words.
 #[derive(Debug)]
 pub(crate) struct Word(AtomicU8);
 
 impl Word {
-    /// The state during the first step, which whoever makes the operation takes.
+    /// The state during the first step, which the thread that starts the operation takes.
     pub(crate) fn stepping() -> Self {
         Self(AtomicU8::new(STEPS))
     }

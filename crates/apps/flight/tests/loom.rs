@@ -23,7 +23,7 @@ use word::Word;
 /// An operation that waits for some answers.
 struct Flight {
     word: Word,
-    /// What only those touch who take a step: the number of steps.
+    /// The number of steps. Only the thread that takes a step touches it.
     steps: UnsafeCell<usize>,
     /// The answers that have come. Relaxed: the word alone orders them with the steps.
     answers: [AtomicU8; 2],

@@ -59,7 +59,8 @@ pub(crate) fn begin() {
     if start == libc::MAP_FAILED {
         return;
     }
-    let base = start.addr().next_multiple_of(BLOCK);
+    // Pointers into the area are made from its address later.
+    let base = start.expose_provenance().next_multiple_of(BLOCK);
     BASE.store(base, Ordering::Relaxed);
     // SAFETY: may be called at any time, and again.
     unsafe { mi_process_init() };
