@@ -1,48 +1,19 @@
 //! `loligo serve --memory`.
 //!
 //! Goal: a store in memory takes no more than it may, and a client learns that it is full. Method: a client
-//! writes until it is refused, removes an object and writes again.
+//! writes until it is refused, asks for the cluster's health, and reads what is stored.
 
-use std::io::{BufRead as _, BufReader};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+mod server_process;
+
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use loligo_rados::{Builder, Errno, IoCtx, Rados, WhenFull, WriteOp, WriteOptions};
+use server_process::{Scratch, ServerProcess};
 
 const MEMORY: usize = 24 << 20;
 const OBJECT: usize = 1 << 20;
-
-/// A process that goes with this.
-struct Going(Child);
-
-impl Drop for Going {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A directory that goes with this.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("loligo-{name}.{}", std::process::id()));
-        std::fs::create_dir_all(&path).expect("a directory");
-        Self(path)
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        // After a failure the directory is kept for inspection.
-        if !std::thread::panicking() {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-}
 
 fn serve(scratch: &Scratch, options: &[&str]) -> Command {
     let mut serve = Command::new(env!("CARGO_BIN_EXE_loligo"));
@@ -70,12 +41,10 @@ async fn health(rados: &Rados) -> String {
 async fn memory_is_bounded_and_a_full_store_says_so() {
     let scratch = Scratch::new("memory");
     let bound = MEMORY.to_string();
-    let mut process = serve(&scratch, &["--store", "memory", "--memory", &bound]);
-    let mut process = Going(process.stdout(Stdio::piped()).spawn().expect("it starts"));
-    let mut ready = String::new();
-    BufReader::new(process.0.stdout.take().expect("piped")).read_line(&mut ready).expect("a line");
-    assert!(ready.starts_with("ready "), "{ready:?}");
-    let conf = scratch.0.join("data/ceph.conf");
+    let dir = scratch.0.join("data");
+    let _server =
+        ServerProcess::ready(&mut serve(&scratch, &["--store", "memory", "--memory", &bound]), &dir);
+    let conf = dir.join("ceph.conf");
     let rados = Builder::new().conf_file(&conf.display().to_string()).connect().await.expect("a client");
     let pool = rados.ioctx("p").await.expect("the pool");
     let mut stored = 0;

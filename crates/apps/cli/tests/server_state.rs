@@ -7,7 +7,6 @@
 mod server_process;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -26,7 +25,7 @@ impl Drop for Going {
 
 /// A server in memory.
 struct Server {
-    _process: Going,
+    _process: ServerProcess,
     dir: PathBuf,
 }
 
@@ -54,11 +53,7 @@ impl Server {
     }
 
     fn started(mut serve: Command, dir: PathBuf) -> Self {
-        let mut process = serve.stdout(Stdio::piped()).spawn().expect("it starts");
-        let mut ready = String::new();
-        BufReader::new(process.stdout.take().expect("piped")).read_line(&mut ready).expect("a line");
-        assert!(ready.starts_with("ready "), "{ready:?}; see {}", dir.join("loligo.log").display());
-        Self { _process: Going(process), dir }
+        Self { _process: ServerProcess::ready(&mut serve, &dir), dir }
     }
 
     fn output(&self, words: &[&str]) -> Output {

@@ -1,4 +1,5 @@
 //! A server in its own process, with its directory.
+#![allow(dead_code, reason = "no test uses all of it")]
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -14,26 +15,24 @@ impl ServerProcess {
 
     /// Starts the server with another standard error, and with options.
     pub(crate) fn start_telling(dir: &Path, stderr: Stdio, options: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_loligo"))
-            .args([
-                "--no-config-file",
-                "-p",
-                "p",
-                "serve",
-                "--store",
-                "disk",
-                "--mon-addr",
-                "127.0.0.1:0",
-                "--data",
-            ])
-            .arg(dir)
-            .args(options)
-            .env_remove("CEPH_CONF")
-            .env_remove("CEPH_ARGS")
-            .stdout(Stdio::piped())
-            .stderr(stderr)
-            .spawn()
-            .expect("it starts");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_loligo"));
+        command.args([
+            "--no-config-file",
+            "-p",
+            "p",
+            "serve",
+            "--store",
+            "disk",
+            "--mon-addr",
+            "127.0.0.1:0",
+        ]);
+        command.arg("--data").arg(dir).args(options).stderr(stderr);
+        Self::ready(command.env_remove("CEPH_CONF").env_remove("CEPH_ARGS"), dir)
+    }
+
+    /// Starts a server by a command of the caller's, and waits until it is ready.
+    pub(crate) fn ready(command: &mut Command, dir: &Path) -> Self {
+        let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
         let mut ready = String::new();
         let stdout = child.stdout.take().expect("piped");
         BufReader::new(stdout).read_line(&mut ready).expect("a line");
