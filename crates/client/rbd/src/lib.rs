@@ -44,6 +44,9 @@
 //! from client to client (`lock/`). The owner carries out changes of the whole image for other clients
 //! (`lock/serve.rs`). The object map is kept as librbd keeps it (`object_map.rs`).
 //!
+//! A change of a whole image calls a progress with the number of steps done and of all steps. It returns to
+//! its executor after each report. To stop it there, drop it: no further step is taken.
+//!
 //! This crate does not support journaling, mirroring, encryption, and migration from a source that is
 //! not an image; it refuses them with [`Error::Features`].
 #![forbid(unsafe_code)]
@@ -65,6 +68,7 @@ pub mod migration;
 mod names;
 mod object_map;
 mod pool;
+mod progress;
 pub mod settings;
 mod snapshots;
 mod space;

@@ -11,6 +11,7 @@ use crate::header::{Format, Snapshot};
 use crate::image::resize::REMOVALS;
 use crate::image::{Image, Inner};
 use crate::lock::messages::Wanted;
+use crate::progress::report;
 use crate::{Error, names};
 
 const UNPROTECTED: u8 = 0;
@@ -274,7 +275,7 @@ impl Inner {
         let mut done = 0;
         while back.try_next().await?.is_some() {
             done += 1;
-            progress(done, all);
+            report(&mut progress, done, all).await;
         }
         self.map.roll_back(&self.id, id.0, layout.object_count(snap.info.size)).await?;
         self.header_changed().await

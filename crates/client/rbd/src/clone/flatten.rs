@@ -8,6 +8,7 @@ use crate::call::tell;
 use crate::image::resize::REMOVALS;
 use crate::image::{Image, Inner};
 use crate::lock::messages::Wanted;
+use crate::progress::report;
 
 impl Image {
     /// Copies all of the parent's data into a clone, then detaches the clone from its parent. `progress`
@@ -44,7 +45,7 @@ impl Image {
         let mut done = 0;
         while taken.try_next().await?.is_some() {
             done += 1;
-            progress(done, all);
+            report(&mut progress, done, all).await;
         }
         drop(taken);
         inner.part().await

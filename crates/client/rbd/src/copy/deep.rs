@@ -18,6 +18,7 @@ use crate::image::resize::REMOVALS;
 use crate::image::{Image, Mode, Which, metadata};
 use crate::pool::create::create;
 use crate::pool::remove_with_snapshots;
+use crate::progress::report;
 use crate::space::nonzero_runs;
 use crate::{Error, Shrink};
 
@@ -163,7 +164,7 @@ impl Image {
         for state in states {
             copy.become_like(state, is_clone).await?;
             let is_first = from.is_none();
-            let told = |at: u64| progress(before + at.min(state.size), all);
+            let told = |at: u64, _| progress(before + at.min(state.size), all);
             let how = Fill { from, sparse_bytes, is_first, is_clone };
             match &state.snapshot {
                 Some(snapshot) => {
@@ -180,7 +181,7 @@ impl Image {
             before += state.size;
             from = state.snapshot.as_ref();
         }
-        progress(all, all);
+        report(&mut progress, all, all).await;
         Ok(())
     }
 
@@ -199,7 +200,12 @@ impl Image {
     }
 
     /// Copies the differences from the previous state.
-    async fn copy_changes(&self, copy: &Self, how: Fill<'_>, mut told: impl FnMut(u64)) -> Result<(), Error> {
+    async fn copy_changes(
+        &self,
+        copy: &Self,
+        how: Fill<'_>,
+        mut progress: impl FnMut(u64, u64),
+    ) -> Result<(), Error> {
         let changes = match how.is_first && how.is_clone {
             true => self.own_parts().left_stream(),
             false => self.diff(how.from, Grain::Bytes).await?.right_stream(),
@@ -218,7 +224,7 @@ impl Image {
         let mut done = 0;
         while let Some(end) = copied.try_next().await? {
             done = end.max(done);
-            told(done);
+            report(&mut progress, done, self.size()).await;
         }
         Ok(())
     }

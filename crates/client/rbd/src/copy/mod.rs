@@ -16,6 +16,7 @@ use crate::diff::{Change, Grain};
 use crate::image::{Image, Mode, metadata};
 use crate::pool::create::{CREATABLE, NewImage, create};
 use crate::pool::remove;
+use crate::progress::report;
 use crate::space::nonzero_runs;
 
 /// The most bytes of one read.
@@ -145,9 +146,9 @@ impl Image {
         let mut done = 0;
         while let Some(end) = copied.try_next().await? {
             done = end.max(done);
-            progress(done, size);
+            report(&mut progress, done, size).await;
         }
-        progress(size, size);
+        report(&mut progress, size, size).await;
         Ok(())
     }
 

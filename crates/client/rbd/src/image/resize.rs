@@ -11,6 +11,7 @@ use crate::header::Format;
 use crate::header::format1::SIZE_OFFSET;
 use crate::image::{Image, Inner};
 use crate::lock::messages::Wanted;
+use crate::progress::report;
 
 /// Objects removed in parallel (`rbd_concurrent_management_ops` is 10).
 pub(crate) const REMOVALS: usize = 32;
@@ -112,7 +113,7 @@ impl Inner {
         let (mut done, total) = (0, all - kept);
         while cleared.try_next().await?.is_some() {
             done += 1;
-            progress(done.min(total), total);
+            report(&mut progress, done.min(total), total).await;
         }
         Ok(())
     }

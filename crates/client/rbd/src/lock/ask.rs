@@ -11,6 +11,7 @@ use super::messages::{ANSWER_TIMEOUT, Message, RequestId, Wanted, result_of};
 use super::requests::News;
 use crate::Error;
 use crate::image::{Image, Inner};
+use crate::progress::report;
 
 /// How long an owner may be silent about a request.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
@@ -87,7 +88,7 @@ impl Inner {
             if result.is_some() {
                 return Ok(result);
             }
-            progress(done, all);
+            report(progress, done, all).await;
         }
     }
 }

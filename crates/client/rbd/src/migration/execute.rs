@@ -15,6 +15,7 @@ use crate::copy::AT_ONCE;
 use crate::header::migration::State;
 use crate::image::Image;
 use crate::lock::messages::Wanted;
+use crate::progress::report;
 
 /// The most bytes of objects copied in parallel, unless one object has more.
 const COPIED_AT_ONCE: u64 = 64 << 20;
@@ -91,7 +92,7 @@ impl Image {
         let mut done = 0;
         while taken.try_next().await?.is_some() {
             done += 1;
-            progress(done, all);
+            report(&mut progress, done, all).await;
         }
         Ok(())
     }

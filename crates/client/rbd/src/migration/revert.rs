@@ -11,6 +11,7 @@ use loligo_wire::rbd::Migration;
 
 use crate::copy::AT_ONCE;
 use crate::image::Image;
+use crate::progress::report;
 use crate::{Error, Shrink};
 
 /// The bytes of one comparison.
@@ -41,7 +42,7 @@ pub(super) async fn revert(
     let mut done = 0;
     while reverted.try_next().await?.is_some() {
         done += 1;
-        progress(done, all);
+        report(progress, done, all).await;
     }
     drop(reverted);
     source.flush().await

@@ -16,6 +16,7 @@ use crate::call::{ask, gone, listed, tell, telling};
 use crate::header::format1::has_header;
 use crate::image::{Image, Mode, Which};
 use crate::pool::empty::erase;
+use crate::progress::report;
 use crate::{Error, names};
 
 /// An image in the trash.
@@ -284,7 +285,7 @@ pub async fn purge(io: &IoCtx, time: UTime, mut progress: impl FnMut(u64, u64)) 
             match remove(io, &image.id, true, |_, _| {}).await {
                 Err(Error::NotInTrash(_)) | Ok(()) => {
                     done += 1;
-                    progress(done, all);
+                    report(&mut progress, done, all).await;
                 }
                 Err(e) => {
                     why.get_or_insert(e);

@@ -10,6 +10,7 @@ use crate::call::telling;
 use crate::image::resize::REMOVALS;
 use crate::image::{Image, Inner};
 use crate::lock::messages::Wanted;
+use crate::progress::report;
 
 /// The smallest block size, as in librbd.
 const BLOCK_BYTES_MIN: u64 = 4096;
@@ -42,7 +43,7 @@ impl Image {
         let mut done = 0;
         while thinned.try_next().await?.is_some() {
             done += 1;
-            progress(done, all);
+            report(&mut progress, done, all).await;
         }
         Ok(())
     }

@@ -15,6 +15,7 @@ use crate::image::resize::REMOVALS;
 use crate::image::{Image, Inner};
 use crate::lock::messages::Wanted;
 use crate::object_map::load;
+use crate::progress::report;
 use crate::{Error, names};
 
 /// The space used by one state of an image.
@@ -236,7 +237,7 @@ impl Inner {
         while let Some((number, state)) = looked.try_next().await? {
             map.set(number, state);
             done += 1;
-            progress(done, count);
+            report(&mut progress, done, count).await;
         }
         Ok(map)
     }

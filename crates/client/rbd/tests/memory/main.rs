@@ -1,7 +1,7 @@
 //! Goal: an image is an array of bytes with snapshots, for any layout and any writer. Method: random I/O
 //! on an embedded server and on arrays, also on clones (`clones.rs`); two clients that take the lock
 //! from each other; a client that is gone without releasing it; operations that are dropped after each
-//! of their steps.
+//! of their steps, or stopped where they report (`stopped.rs`).
 
 mod blocking;
 mod bounded;
@@ -16,6 +16,7 @@ mod metadata;
 mod migration;
 mod owner;
 mod sparsify;
+mod stopped;
 mod switch;
 mod trash;
 
