@@ -41,14 +41,22 @@ pub(crate) fn run(options: &Options) -> Result<Option<&Path>> {
         headers::write()?;
     }
     let Some(libs) = options.libs.as_deref() else { return Ok(None) };
-    let profile = if options.debug { "dev" } else { "release" };
-    succeed(cargo().args(["build", "-p", "loligo-capi", "--lib", "--profile", profile]))?;
-    let folder = if options.debug { "debug" } else { "release" };
-    make(&workspace().join("target").join(folder).join(BUILT), libs)?;
-    for_compilers(libs)?;
+    build(options.debug, libs)?;
     println!("to run a program on them:     LD_LIBRARY_PATH={} PROGRAM", libs.display());
     println!("to compile and link with them: PKG_CONFIG_PATH={}/pkgconfig", libs.display());
     Ok(Some(libs))
+}
+
+/// Builds the optimised libraries into a folder.
+pub(crate) fn optimised(libs: &Path) -> Result<()> {
+    build(false, libs)
+}
+
+fn build(debug: bool, libs: &Path) -> Result<()> {
+    let (profile, folder) = if debug { ("dev", "debug") } else { ("release", "release") };
+    succeed(cargo().args(["build", "-p", "loligo-capi", "--lib", "--profile", profile]))?;
+    make(&workspace().join("target").join(folder).join(BUILT), libs)?;
+    for_compilers(libs)
 }
 
 /// Adds what a compiler, a linker and pkg-config want: headers, the names without versions, and the three

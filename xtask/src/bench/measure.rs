@@ -89,8 +89,8 @@ pub(super) fn run_counting_cpu(command: &mut Command) -> Result<(Output, f64)> {
     Ok((output, cpu_us))
 }
 
-/// Returns the CPU time of all children that have ended.
-fn children_cpu_us() -> f64 {
+/// Returns the CPU time of all children that have ended, in microseconds.
+pub(super) fn children_cpu_us() -> f64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::uninit();
     // SAFETY: getrusage fills the given struct, and RUSAGE_CHILDREN cannot fail.
     let usage = unsafe {

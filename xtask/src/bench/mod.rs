@@ -10,6 +10,7 @@ mod figures;
 mod files;
 mod images;
 mod kernels;
+mod libraries;
 mod measure;
 mod memory;
 mod nbd;
@@ -30,6 +31,7 @@ use crate::stock::{Cluster, Store, UpOptions};
 use disk::{MIXED, Mixed, Written};
 use figures::Figures;
 use images::{ImageLoad, Together};
+use libraries::{Libraries, Ran};
 use measure::median;
 use programs::Program;
 use report::Report;
@@ -72,6 +74,9 @@ pub(crate) struct Options {
     /// Measures this program, instead of building one.
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
+    /// Runs programs on the libraries in this folder (`cargo xtask dist --libs DIR`), instead of building some.
+    #[arg(long, value_name = "DIR")]
+    libs: Option<PathBuf>,
     /// Has servers and clients of both sides speak version 1 of the messenger alone.
     #[arg(long)]
     without_msgr2: bool,
@@ -129,6 +134,7 @@ impl Bench<'_> {
         self.programs(report)?;
         self.transfers(report)?;
         self.images(report)?;
+        self.libraries(report)?;
         self.file_systems(report)?;
         if self.our.on_disk {
             self.disk(report)?;
@@ -189,6 +195,33 @@ impl Bench<'_> {
         if wanted(self.options, images::TOGETHER) {
             let Options { rounds, seconds, .. } = *self.options;
             report.together(Together::compare(&self.our, self.dir, rounds, seconds)?);
+        }
+        Ok(())
+    }
+
+    fn libraries(&self, report: &mut Report) -> Result<()> {
+        let rows: Vec<_> =
+            libraries::Row::ALL.into_iter().filter(|row| wanted(self.options, row.name())).collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let bench = libraries::Bench::prepare(self.options.libs.as_deref(), self.dir)?;
+        for row in rows {
+            if let Some(what) = row.lacks() {
+                println!("{}: not measured: {what} is not installed", row.name());
+                continue;
+            }
+            let mut rounds = [(); 2].map(|()| Vec::new());
+            for round in 0..self.options.rounds {
+                let stock = Cluster::up(&self.dir.join(format!("stock.{round}")), &self.stock())?;
+                row.prepare(&bench, &stock)?;
+                for (libraries, ran) in Libraries::BOTH.into_iter().zip(&mut rounds) {
+                    eprintln!("{} round {}: {libraries}", row.name(), round + 1);
+                    ran.push(row.run(libraries, self.options.seconds, &bench, &stock)?);
+                }
+                stock.down()?;
+            }
+            report.libraries(row.name(), rounds.map(|rounds| Ran::median(&rounds)));
         }
         Ok(())
     }

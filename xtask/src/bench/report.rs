@@ -10,6 +10,7 @@ use super::disk::{MIXED, Mixed, OwnLarge, Written};
 use super::figures::{Figures, figure_rows, figures_json};
 use super::files::{self, Idle, Measured};
 use super::images::{self, ImageLoad, Together};
+use super::libraries::{self, Ran};
 use super::memory::Startup;
 use super::nbd::Nbd;
 use super::outqueue::OutQueue;
@@ -35,6 +36,8 @@ pub(super) struct Report {
     files: Vec<Measured>,
     idle_mounts: Option<Idle>,
     out_queue: Option<OutQueue>,
+    /// Programs on stock's libraries and on Loligo's, in this order.
+    libraries: Vec<(&'static str, [Ran; 2])>,
 }
 
 impl Report {
@@ -66,6 +69,7 @@ impl Report {
             files: Vec::new(),
             idle_mounts: None,
             out_queue: None,
+            libraries: Vec::new(),
         }
     }
 
@@ -91,6 +95,7 @@ impl Report {
             + lists.into_iter().sum::<usize>()
             + self.files.len()
             + self.own_large.len()
+            + self.libraries.len()
             + self.written.len()
     }
 
@@ -183,6 +188,11 @@ impl Report {
         self.out_queue = Some(figures);
     }
 
+    pub(super) fn libraries(&mut self, name: &'static str, both: [Ran; 2]) {
+        println!("{}", libraries::table(name, &both));
+        self.libraries.push((name, both));
+    }
+
     pub(super) fn json(&self) -> String {
         let workloads: Vec<Value> = self
             .workloads
@@ -239,6 +249,7 @@ impl Report {
             "idle_mounts": self.idle_mounts.as_ref().map(Idle::json),
             "images_together": self.together.as_ref().map(Together::json),
             "out_queue": out_queue,
+            "libraries": self.libraries.iter().map(|(name, both)| libraries::json(name, both)).collect::<Vec<_>>(),
         });
         format!("{all:#}\n")
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::evict::Slot;
 use crate::memory::MemoryOf;
 use crate::page::Page;
+use crate::pieces::Pieces;
 use crate::shelf::{Place, Shelf};
 use crate::span::Span;
 
@@ -13,10 +14,10 @@ use crate::span::Span;
 pub(crate) struct Block {
     /// Where readers find the page: there is one exactly if the block has a page.
     place: Option<Place>,
-    /// The part that was changed and is not being written to the back end.
-    pub(crate) dirty: Span,
-    /// The part that is being written to the back end.
-    pub(crate) writing: Span,
+    /// The parts that were changed and are not being written to the back end.
+    pub(crate) dirty: Pieces,
+    /// The parts that are being written to the back end.
+    pub(crate) writing: Pieces,
     /// The number of the first write that made the block dirty; meaningless if the block is clean.
     pub(crate) dirty_since: u64,
     /// Reads of the back end in progress that will fill in the missing bytes.
@@ -42,9 +43,9 @@ impl Block {
         self.place.is_some()
     }
 
-    /// The valid part of the page; empty without a page.
-    fn valid(&self) -> Span {
-        self.place.as_ref().map_or(Span::EMPTY, Place::valid)
+    /// The valid parts of the page; none without a page.
+    fn valid(&self) -> Pieces {
+        self.place.as_ref().map_or(Pieces::EMPTY, Place::valid)
     }
 
     fn page(&self) -> Option<Arc<Page>> {
@@ -52,7 +53,7 @@ impl Block {
     }
 
     pub(crate) fn covers(&self, span: Span) -> bool {
-        self.has_page() && self.valid().contains(span)
+        self.valid().contains(span)
     }
 
     pub(crate) fn set_mark(&mut self) {
@@ -67,31 +68,32 @@ impl Block {
         self.place.as_ref().is_some_and(Place::forget_a_use)
     }
 
-    /// Whether `span` can be written without reading other bytes first.
-    pub(crate) fn takes(&self, span: Span) -> bool {
-        !self.has_page() || self.valid().joins(span)
+    /// Returns the valid parts after `span` is written; `None` if other bytes must be read first, because there
+    /// would be too many parts.
+    pub(crate) fn valid_with(&self, span: Span) -> Option<Pieces> {
+        self.valid().with(span)
     }
 
-    /// Writes the valid part of `fresh`, which nobody else has. `place` is called if the block has no page.
-    /// Returns the page that is no longer used, to be freed without the lock.
+    /// Writes `span`, the valid part of `fresh`, which nobody else has. `valid` is [`Block::valid_with`] it.
+    /// `place` is called if the block has no page. Returns the page that is no longer used, to be freed
+    /// without the lock.
     pub(crate) fn write(
         &mut self,
         mut fresh: Arc<Page>,
+        (span, valid): (Span, Pieces),
         seq: u64,
         place: impl FnOnce() -> Place,
     ) -> Option<Arc<Page>> {
-        let span = fresh.valid();
-        debug_assert!(self.takes(span), "a gap");
         if self.dirty.is_empty() {
             self.dirty_since = seq;
         }
-        self.dirty = self.dirty.hull(span);
+        self.dirty = self.dirty.with_known(span, &valid);
         let Some(known) = &self.place else {
             self.show(fresh, place());
             return None;
         };
         if let Some(older) = known.page() {
-            Arc::make_mut(&mut fresh).lay_under(&older);
+            Arc::make_mut(&mut fresh).lay_under(&older, valid);
         }
         known.put(fresh)
     }
@@ -113,7 +115,7 @@ impl Block {
     pub(crate) fn fill(&mut self, loaded: &[u8], fresh: Option<Arc<Page>>) -> Option<Arc<Page>> {
         let Some(place) = &self.place else { return fresh };
         let known = place.page()?;
-        if known.valid().len() as usize == known.bytes().len() {
+        if known.is_whole() {
             return fresh;
         }
         let whole = match fresh {
@@ -134,15 +136,17 @@ impl Block {
     /// Copies the valid bytes over data that was read: for a reader whose block got no page.
     pub(crate) fn lay_over(&self, span: Span, read: &mut [u8]) {
         let Some(page) = self.page() else { return };
-        let (start, end) = (span.start.max(page.valid().start), span.end.min(page.valid().end));
-        if start < end {
-            let known = &page.bytes()[start as usize..end as usize];
-            read[(start - span.start) as usize..(end - span.start) as usize].copy_from_slice(known);
+        for piece in page.valid().iter() {
+            let known = piece.start.max(span.start)..piece.end.min(span.end);
+            if known.start < known.end {
+                let to = (known.start - span.start) as usize..(known.end - span.start) as usize;
+                read[to].copy_from_slice(&page.bytes()[known.start as usize..known.end as usize]);
+            }
         }
     }
 
-    /// Marks the dirty part as being written. Returns the page and the part.
-    pub(crate) fn send(&mut self) -> Option<(Arc<Page>, Span)> {
+    /// Marks the dirty parts as being written. Returns the page and the parts.
+    pub(crate) fn send(&mut self) -> Option<(Arc<Page>, Pieces)> {
         if self.dirty.is_empty() || !self.writing.is_empty() {
             return None;
         }
@@ -151,12 +155,12 @@ impl Block {
         Some((page, self.writing))
     }
 
-    /// Ends a write to the back end. If it failed, the part is dirty again, as of write `since`.
+    /// Ends a write to the back end. If it failed, the parts are dirty again, as of write `since`.
     pub(crate) fn sent(&mut self, arrived: bool, since: u64) {
         let was = std::mem::take(&mut self.writing);
         if !arrived {
             self.dirty_since = if self.dirty.is_empty() { since } else { since.min(self.dirty_since) };
-            self.dirty = self.dirty.hull(was);
+            self.dirty = self.dirty.with_all_known(&was, &self.valid());
         }
     }
 
@@ -167,7 +171,7 @@ impl Block {
         memory: &MemoryOf<T>,
         number: u32,
     ) -> Option<Arc<Page>> {
-        self.dirty = Span::EMPTY;
+        self.dirty = Pieces::EMPTY;
         let place = self.place.take()?;
         shelf.clear(memory, number, place)
     }

@@ -154,15 +154,15 @@ impl<B: Backend> CachedFile<B> {
     /// Writes to a range of an object. The cache's [`Mode`] determines when the write completes. Waits
     /// while too much is dirty. If the future is dropped, a part may have been written.
     ///
-    /// If the data does not adjoin the cached bytes of a block, the bytes in between are read from the
-    /// back end, and are written back with the data: two caches that write to one block lose each
-    /// other's bytes.
+    /// A block that would consist of more than four parts is read from the back end first. Bytes that were read
+    /// can be written back with the data around them: two caches that write to one block lose each other's
+    /// bytes.
     ///
     /// # Errors
     /// [`Error::WriteBack`] or [`Error::GivenUp`] if the limit of dirty data is reached and data of this
     /// file could not be written back. [`Error::Full`] if that is so of other files, repeatedly. In
     /// [`Mode::WriteThrough`] also if this data could not be written, though it is in the cache.
-    /// [`Error::Read`] if bytes in between were needed and could not be read. A part may have been
+    /// [`Error::Read`] if a block had to be read first and could not be. A part may have been
     /// written.
     pub async fn write(&self, object: u64, offset: u64, data: &[u8]) -> Result<(), Error<B::Error>> {
         let memory = &self.source.memory;
@@ -173,7 +173,7 @@ impl<B: Backend> CachedFile<B> {
                 let written = self.write_some(object, data, left).await?;
                 left = &left[written..];
                 if let Some(gap) = left.first() {
-                    // Other bytes lie between the valid part of the block and the data.
+                    // The block would have too many parts.
                     let block = u64::from(memory.options.block_bytes);
                     self.source.fill(object, u64::from(gap.block) * block).await?;
                 }
@@ -282,7 +282,7 @@ impl<B: Backend> CachedFile<B> {
         }
     }
 
-    /// Writes parts until one has a gap to its block's valid bytes. Returns the number of parts written.
+    /// Writes parts until one needs bytes of its block that are not there. Returns the number of parts written.
     async fn write_some(&self, object: u64, data: &[u8], some: &[Part]) -> Result<usize, Error<B::Error>> {
         let source = &self.source;
         let mut dirtying = source.shared.wait_to_dirty(source, some.len() as u64).await?;
@@ -297,9 +297,7 @@ impl<B: Backend> CachedFile<B> {
             object.shelf.change(|| {
                 for (part, fresh) in some.iter().zip(fresh) {
                     let block = state.blocks.entry(part.block).or_default();
-                    if !block.takes(part.span) {
-                        break;
-                    }
+                    let Some(valid) = block.valid_with(part.span) else { break };
                     if !block.has_page() {
                         room.take();
                     }
@@ -308,7 +306,7 @@ impl<B: Backend> CachedFile<B> {
                     }
                     object.unqueue(&source.memory, block, part.block);
                     let place = || object.shelf.place(&source.memory, part.block);
-                    old.push(block.write(fresh, state.seq, place));
+                    old.push(block.write(fresh, (part.span, valid), state.seq, place));
                     state.dirty.insert(part.block);
                     written += 1;
                 }

@@ -20,13 +20,15 @@ use crate::backend::Backend;
 use crate::buffers::Buffers;
 use crate::object::{BATCH, Object, State};
 use crate::page::Page;
+use crate::pieces::Pieces;
 use crate::source::Source;
 use crate::span::Span;
 
 /// The most objects that are written back at a time.
 const OBJECTS_AT_ONCE: usize = 16;
-/// The most bytes and extents of a request: each extent costs the OSD some work.
+/// The most bytes of a request.
 const REQUEST_BYTES_MAX: u32 = 4 << 20;
+/// The extents after which no further block is added to a request: each costs the OSD some work.
 const EXTENTS_MAX: usize = 64;
 /// The minimum and maximum delay before a retry after a failure.
 const RETRY_TIMES: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(5));
@@ -44,7 +46,7 @@ struct Batch {
 struct Sent {
     number: u32,
     page: Arc<Page>,
-    span: Span,
+    pieces: Pieces,
     since: u64,
 }
 
@@ -120,11 +122,12 @@ impl<B: Backend> Source<B> {
                 continue;
             };
             let since = block.dirty_since;
-            let Some((page, span)) = block.send() else { continue };
-            let sent = Sent { number: *number, page, span, since };
-            extents += usize::from(!blocks.last().is_some_and(|last| last.goes_on_in(&sent)));
+            let Some((page, pieces)) = block.send() else { continue };
+            let sent = Sent { number: *number, page, pieces, since };
+            let goes_on = blocks.last().is_some_and(|last| last.goes_on_in(&sent));
+            extents += pieces.iter().len() - usize::from(goes_on);
             blocks.push(sent);
-            if blocks.len() == permit.num_permits() || extents == EXTENTS_MAX {
+            if blocks.len() == permit.num_permits() || extents >= EXTENTS_MAX {
                 break;
             }
         }
@@ -186,9 +189,18 @@ impl<B: Backend> Source<B> {
 impl Sent {
     /// Whether the next block continues this one without a gap.
     fn goes_on_in(&self, next: &Self) -> bool {
+        let first = next.pieces.iter().next();
+        let last = self.pieces.iter().next_back();
         next.number == self.number + 1
-            && next.span.start == 0
-            && self.span.end as usize == self.page.bytes().len()
+            && first.is_some_and(|span| span.start == 0)
+            && last.is_some_and(|span| span.end as usize == self.page.bytes().len())
+    }
+
+    /// The pieces with their offsets in the object.
+    fn pieces_at(&self, block_bytes: u32) -> impl Iterator<Item = (u64, &[u8])> {
+        let begins = u64::from(self.number) * u64::from(block_bytes);
+        let piece = move |span: Span| (begins + u64::from(span.start), &self.page.bytes()[span.indices()]);
+        self.pieces.iter().map(piece)
     }
 }
 
@@ -239,16 +251,16 @@ impl<B: Backend> Drop for UnderWay<B> {
     }
 }
 
-/// Converts blocks to extents: adjacent blocks are copied together.
+/// Converts blocks to extents: adjacent pieces are copied together.
 fn extents(blocks: &[Sent], block_bytes: u32, buffers: &Arc<Buffers>) -> Vec<(u64, Bytes)> {
-    blocks
-        .chunk_by(Sent::goes_on_in)
+    let pieces: Vec<_> = blocks.iter().flat_map(|sent| sent.pieces_at(block_bytes)).collect();
+    pieces
+        .chunk_by(|(offset, data), (next, _)| offset + data.len() as u64 == *next)
         .map(|run| {
-            let offset = u64::from(run[0].number) * u64::from(block_bytes) + u64::from(run[0].span.start);
-            let data = buffers.filled(run.iter().map(|sent| sent.span.len() as usize).sum(), |data| {
-                run.iter().for_each(|sent| data.extend_from_slice(&sent.page.bytes()[sent.span.indices()]));
+            let data = buffers.filled(run.iter().map(|(_, piece)| piece.len()).sum(), |data| {
+                run.iter().for_each(|(_, piece)| data.extend_from_slice(piece));
             });
-            (offset, data)
+            (run[0].0, data)
         })
         .collect()
 }

@@ -67,6 +67,7 @@ mod memory;
 mod object;
 mod options;
 mod page;
+mod pieces;
 mod read_ahead;
 mod shelf;
 mod source;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::pieces::Pieces;
 use crate::span::Span;
 
 /// The bytes of a block. They can be read without a lock: a page is not changed once it is published.
@@ -10,8 +11,8 @@ use crate::span::Span;
 pub(crate) struct Page {
     /// A block's bytes, in an allocation of their own so that its size is a power of two.
     data: Box<[u8]>,
-    /// The part whose bytes are known.
-    valid: Span,
+    /// The parts whose bytes are known.
+    valid: Pieces,
     held: Arc<AtomicU64>,
 }
 
@@ -25,7 +26,7 @@ impl Page {
             whole[valid.indices()].copy_from_slice(data);
             whole.into()
         };
-        Self::new(whole, valid, held)
+        Self::new(whole, valid.into(), held)
     }
 
     /// A page that begins with `data`, followed by zeros; all of it is valid.
@@ -37,10 +38,10 @@ impl Page {
         } else {
             data[..block_bytes as usize].into()
         };
-        Self::new(whole, Span::new(0, block_bytes), held)
+        Self::new(whole, Span::new(0, block_bytes).into(), held)
     }
 
-    fn new(data: Box<[u8]>, valid: Span, held: &Arc<AtomicU64>) -> Self {
+    fn new(data: Box<[u8]>, valid: Pieces, held: &Arc<AtomicU64>) -> Self {
         // Relaxed, here and below: nothing depends on this sum.
         held.fetch_add(data.len() as u64, Ordering::Relaxed);
         Self { data, valid, held: Arc::clone(held) }
@@ -50,12 +51,16 @@ impl Page {
         &self.data
     }
 
-    pub(crate) fn valid(&self) -> Span {
+    pub(crate) fn valid(&self) -> Pieces {
         self.valid
     }
 
     pub(crate) fn covers(&self, span: Span) -> bool {
         self.valid.contains(span)
+    }
+
+    pub(crate) fn is_whole(&self) -> bool {
+        self.covers(Span::new(0, self.data.len() as u32))
     }
 
     /// Returns the page, completed by data from the back end, and by zeros after its end.
@@ -65,23 +70,20 @@ impl Page {
         whole
     }
 
-    /// Adds valid bytes of another page where this one has none. Together they must be one range.
-    pub(crate) fn lay_under(&mut self, older: &Self) {
-        let Span { start, end } = self.valid;
-        let (first, last) = (older.valid.start, older.valid.end);
-        for gap in [first..last.min(start), first.max(end)..last] {
-            if gap.start < gap.end {
-                let gap = gap.start as usize..gap.end as usize;
-                self.data[gap.clone()].copy_from_slice(&older.data[gap]);
-            }
+    /// Adds valid bytes of another page where this one has none. `valid` are the parts of both.
+    pub(crate) fn lay_under(&mut self, older: &Self, valid: Pieces) {
+        let own = self.valid;
+        for gap in older.valid.iter().flat_map(|piece| own.gaps_in(piece)) {
+            self.data[gap.indices()].copy_from_slice(&older.data[gap.indices()]);
         }
-        self.valid = self.valid.hull(older.valid);
+        self.valid = valid;
     }
 
-    /// Adds the valid bytes of another page. Together they must be one range.
+    /// Writes the valid bytes of another page over those of this one, which is whole.
     pub(crate) fn lay_over(&mut self, newer: &Self) {
-        self.data[newer.valid.indices()].copy_from_slice(&newer.data[newer.valid.indices()]);
-        self.valid = self.valid.hull(newer.valid);
+        for piece in newer.valid.iter() {
+            self.data[piece.indices()].copy_from_slice(&newer.data[piece.indices()]);
+        }
     }
 }
 
@@ -114,15 +116,17 @@ mod tests {
             ((0, 4), (4, 6), "1111220000000000"),
             ((6, 9), (4, 6), "0000221110000000"),
             ((5, 6), (4, 9), "0000222220000000"),
+            ((0, 3), (8, 9), "1110000020000000"),
             ((0, 16), (0, 16), "2222222222222222"),
         ] {
             let (older, mut newer) = (page(older.0, older.1, b'1'), page(newer.0, newer.1, b'2'));
-            let mut same = older.clone();
-            same.lay_over(&newer);
-            newer.lay_under(&older);
-            assert_eq!((newer.bytes(), newer.valid()), (same.bytes(), same.valid()));
+            let valid = older
+                .valid()
+                .with(newer.valid().iter().next().expect("a piece"))
+                .expect("two pieces at most");
+            newer.lay_under(&older, valid);
             let shown: String = newer.bytes().iter().map(|byte| char::from((*byte).max(b'0'))).collect();
-            assert_eq!(shown, expected);
+            assert_eq!((&*shown, newer.valid()), (expected, valid));
         }
     }
 

@@ -17,7 +17,8 @@ use smallvec::SmallVec;
 use crate::index::Index;
 use crate::memory::MemoryOf;
 use crate::page::Page;
-use crate::span::{Part, Span};
+use crate::pieces::Pieces;
+use crate::span::Part;
 use crate::version::Version;
 
 /// The places in a row.
@@ -176,9 +177,9 @@ impl Place {
         self.row.pages[self.at].load_full()
     }
 
-    /// Returns the valid part of the page.
-    pub(crate) fn valid(&self) -> Span {
-        self.row.pages[self.at].load().as_ref().map_or(Span::EMPTY, |page| page.valid())
+    /// Returns the valid parts of the page.
+    pub(crate) fn valid(&self) -> Pieces {
+        self.row.pages[self.at].load().as_ref().map_or(Pieces::EMPTY, |page| page.valid())
     }
 
     /// Has the next read report that it reached data that was read ahead.
@@ -206,7 +207,7 @@ fn place_in(block: u32) -> usize {
 mod tests {
     use super::*;
     use crate::options::Options;
-    use crate::span::parts;
+    use crate::span::{Span, parts};
 
     const BLOCK: u32 = 4096;
 

@@ -39,6 +39,33 @@ async fn neighbours_are_one_extent_and_only_what_was_written_is_sent() {
     assert_eq!(store.reads.load(Ordering::SeqCst), 0);
 }
 
+#[tokio::test]
+async fn what_lies_between_writes_to_a_block_is_neither_read_nor_written() {
+    let store = Store::default();
+    store.put(0, vec![9; 64 << 10]);
+    let options = Options { block_bytes: 64 << 10, ..idle() };
+    let file = Cache::new(options).open("f", store.clone());
+    for at in [0, 40, 10, 20].map(|kib| kib << 10) {
+        file.write(0, at, &[1; 1000]).await.unwrap();
+    }
+    // Adjoins the part before it.
+    file.write(0, (10 << 10) + 1000, &[2; 24]).await.unwrap();
+    file.flush().await.unwrap();
+    let extents = [(0, 1000), (10 << 10, 1024), (20 << 10, 1000), (40 << 10, 1000)];
+    assert_eq!(*store.writes.lock().unwrap(), [extents]);
+    assert_eq!(store.reads.load(Ordering::SeqCst), 0);
+    // A fifth part has the block read first.
+    file.write(0, 50 << 10, &[1; 1000]).await.unwrap();
+    assert_eq!(store.reads.load(Ordering::SeqCst), 1);
+    file.flush().await.unwrap();
+    assert_eq!(store.writes.lock().unwrap()[1..], [[(50 << 10, 1000)]]);
+    let mut all = vec![0; 64 << 10];
+    file.read(0, 0, &mut all).await.unwrap();
+    assert!(all == store.content(0));
+    assert_eq!(all.iter().filter(|byte| **byte == 1).count(), 5000);
+    assert_eq!(all.iter().filter(|byte| **byte == 2).count(), 24);
+}
+
 #[tokio::test(start_paused = true)]
 async fn one_request_for_many_readers() {
     let store = Store::default();

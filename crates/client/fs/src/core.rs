@@ -71,7 +71,7 @@ impl Core {
         let caller = Arc::new(Caller::of_mount(&options));
         let enforced = Enforced::of(&options, &rados.cluster().conf());
         let bytes = options.cache_bytes;
-        let cache = (bytes > 0).then(|| Cache::new(loligo_cache::Options::of_size(bytes)));
+        let cache = (bytes > 0).then(|| Cache::new(crate::cached::options(bytes)));
         Arc::new_cyclic(|me| Self {
             me: Weak::clone(me),
             runtime: Handle::current(),
