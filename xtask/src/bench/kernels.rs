@@ -13,6 +13,7 @@ pub(super) const NAME: &str = "kernels, 64 jobs";
 /// Prints the table for this program.
 pub(super) fn print(program: &Path) -> Result<()> {
     let mut figures = cargo();
-    figures.args(["test", "--package", "loligo", "--test", "krbd_kernel", "--", "--ignored", "--nocapture"]);
+    // Of the whole workspace, as `xtask test` builds it: what is built is not built again.
+    figures.args(["test", "--workspace", "--test", "krbd_kernel", "--", "--ignored", "--nocapture"]);
     tests_pass(figures.arg("figures_of_64_jobs").env("LOLIGO_BIN", std::fs::canonicalize(program)?))
 }

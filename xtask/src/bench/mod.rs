@@ -213,13 +213,14 @@ impl Bench<'_> {
             }
             let mut rounds = [(); 2].map(|()| Vec::new());
             for round in 0..self.options.rounds {
-                let stock = Cluster::up(&self.dir.join(format!("stock.{round}")), &self.stock())?;
-                row.prepare(&bench, &stock)?;
                 for (libraries, ran) in Libraries::BOTH.into_iter().zip(&mut rounds) {
                     eprintln!("{} round {}: {libraries}", row.name(), round + 1);
+                    // A new cluster for each run: an OSD that has stored much is slower.
+                    let stock = Cluster::up(&self.dir.join("stock.libraries"), &self.stock())?;
+                    row.prepare(&bench, &stock)?;
                     ran.push(row.run(libraries, self.options.seconds, &bench, &stock)?);
+                    stock.down()?;
                 }
-                stock.down()?;
             }
             report.libraries(row.name(), rounds.map(|rounds| Ran::median(&rounds)));
         }

@@ -54,6 +54,8 @@ pub(super) struct Bench {
     images: PathBuf,
 }
 
+/// The interpreter for which distributions package the modules, whichever comes first in PATH.
+const PYTHON: &str = "/usr/bin/python3";
 const IMAGES: &str = "300";
 /// The requests of qemu-img for each second of a run: stock executes about as many.
 const QEMU_REQUESTS_A_SECOND: u32 = 8000;
@@ -101,7 +103,7 @@ impl Row {
     pub(super) fn lacks(self) -> Option<&'static str> {
         let has_module = |name: &str| {
             let import = format!("import {name}");
-            Command::new("python3").args(["-c", &import]).output().is_ok_and(|ran| ran.status.success())
+            Command::new(PYTHON).args(["-c", &import]).output().is_ok_and(|ran| ran.status.success())
         };
         let (is_there, what) = match self {
             Self::FioObjects | Self::FioImages => (installed("fio"), "fio"),
@@ -119,7 +121,7 @@ impl Row {
             Self::FioObjects | Self::Python | Self::Threads => Ok(()),
             Self::FioImages | Self::Qemu => programs::prepare_image(&stock.conf(), "read"),
             Self::Images => {
-                let mut make = Command::new("python3");
+                let mut make = Command::new(PYTHON);
                 make.arg(&bench.images).arg(stock.conf()).args([POOL, IMAGES, "make"]);
                 output_of(&mut make).map(drop)
             }
@@ -160,7 +162,7 @@ impl Row {
                 c
             }
             Self::Python => {
-                let mut c = Command::new("python3");
+                let mut c = Command::new(PYTHON);
                 c.arg(&bench.writes).arg(conf).args([POOL, "64", &lasts]);
                 c
             }
@@ -178,7 +180,7 @@ impl Row {
                 c
             }
             Self::Images => {
-                let mut c = Command::new("python3");
+                let mut c = Command::new(PYTHON);
                 c.arg(&bench.images).arg(conf).args([POOL, IMAGES]);
                 c
             }
