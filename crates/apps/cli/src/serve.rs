@@ -203,6 +203,7 @@ async fn serve(server: &Handle, signals: Signals, plan: &Plan<'_>, began: Instan
         server.mon_addr(),
         began.elapsed().as_secs_f64() * 1e3
     );
+    loligo_heap::rest();
     end.await
 }
 

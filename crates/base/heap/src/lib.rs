@@ -9,12 +9,15 @@
 //!   of what is in use.
 //! - Freed memory is kept for `area::KEPT_MS` before the kernel gets it back, and is used again first.
 //!
+//! A program that has started and waits calls [`rest`].
+//!
 //! A program that does not call [`serve`] has the allocator's own behaviour. Where the range cannot be
 //! reserved, for example because the process's address space is limited, all programs have.
 
 mod ahead;
 mod area;
 mod block;
+mod rest;
 mod wake;
 
 use std::alloc::{GlobalAlloc, Layout};
@@ -23,6 +26,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mimalloc::MiMalloc;
 
 pub use ahead::serve;
+pub use rest::rest;
 
 /// The allocator: `#[global_allocator] static HEAP: Heap = Heap;`.
 #[derive(Debug)]

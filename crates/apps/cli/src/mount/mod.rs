@@ -133,6 +133,7 @@ fn serve(
             ),
             false => daemon::ready()?,
         }
+        loligo_heap::rest();
         runtime.block_on(until_the_end(&mount, unmounter, signals)).context(|| plan.what())?;
         mount.close();
         Ok(())

@@ -1,0 +1,86 @@
+//! A program that has started gives back what only its start needed.
+
+use std::ffi::c_void;
+use std::ops::Range;
+use std::{fs, ptr};
+
+unsafe extern "C" {
+    fn mi_collect(force: bool);
+}
+
+/// Gives the kernel the free memory of the calling thread's heap, and the pages of the program's code: most
+/// of it ran for the start alone. Code that runs again is mapped again, 64 KiB at a time, which takes a
+/// microsecond or two.
+///
+/// To be called by the thread that has started the program, when it has nothing to do but wait.
+pub fn rest() {
+    // SAFETY: frees only what is unused.
+    unsafe { mi_collect(true) };
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let program = fs::read_link("/proc/self/exe").unwrap_or_default();
+    for code in program.to_str().into_iter().flat_map(|program| code_of(&maps, program)) {
+        // SAFETY: the range is a mapping of the program's file that nobody may write to, so its pages are as
+        // in the file. Whoever needs one, this thread at once, gets it from there again.
+        unsafe {
+            libc::madvise(
+                ptr::with_exposed_provenance_mut::<c_void>(code.start),
+                code.len(),
+                libc::MADV_DONTNEED,
+            )
+        };
+    }
+}
+
+/// Returns the mappings of a file that may be executed and not written to. `maps` is as `/proc/PID/maps`.
+fn code_of<'m>(maps: &'m str, file: &'m str) -> impl Iterator<Item = Range<usize>> + 'm {
+    maps.lines().filter_map(move |line| {
+        let (addresses, rest) = line.split_once(' ')?;
+        let (start, end) = addresses.split_once('-')?;
+        let is_code = rest.starts_with("r-xp ") && rest.split_once('/')?.1 == file.strip_prefix('/')?;
+        let address = |text| usize::from_str_radix(text, 16).ok();
+        Some(address(start)?..address(end)?).filter(|range| is_code && range.start < range.end)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_code_of_the_program_is_dropped() {
+        let maps = "55d0a000-55d0b000 r--p 00000000 08:01 17 /usr/bin/loligo\n\
+                    55d0b000-55d0f000 r-xp 00001000 08:01 17 /usr/bin/loligo\n\
+                    55d0f000-55d10000 rw-p 00005000 08:01 17 /usr/bin/loligo\n\
+                    7f000000-7f001000 r-xp 00000000 08:01 18 /usr/lib/libc.so.6\n\
+                    7f001000-7f002000 r-xp 00000000 00:00 0 [vdso]\n\
+                    7f002000-7f003000 rwxp 00000000 08:01 17 /usr/bin/loligo\n";
+        let code: Vec<_> = code_of(maps, "/usr/bin/loligo").collect();
+        assert_eq!(code, [0x55d0_b000..0x55d0_f000]);
+        assert_eq!(code_of("nonsense\n-\n", "/usr/bin/loligo").count(), 0);
+    }
+
+    #[test]
+    fn a_program_that_rests_is_smaller_and_goes_on() {
+        let code_kib = || -> u64 {
+            let smaps = fs::read_to_string("/proc/self/smaps").expect("the kernel tells");
+            let program = fs::read_link("/proc/self/exe").expect("a program");
+            let mut sum = 0;
+            let mut is_code = false;
+            for line in smaps.lines() {
+                if line.ends_with(program.to_str().expect("UTF-8")) {
+                    is_code = line.contains(" r-xp ");
+                } else if let Some(rest) = line.strip_prefix("Rss:").filter(|_| is_code) {
+                    sum += rest.trim().trim_end_matches(" kB").parse::<u64>().expect("a number");
+                    is_code = false;
+                }
+            }
+            sum
+        };
+        let before = code_kib();
+        assert!(before > 0);
+        rest();
+        let after = code_kib();
+        assert!(after < before, "{after} of {before} KiB");
+        assert_eq!((0..100).map(|n| n.to_string().len()).sum::<usize>(), 190);
+    }
+}
