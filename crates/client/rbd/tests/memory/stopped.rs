@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 use std::pin::pin;
+use std::rc::Rc;
 use std::time::Duration;
 
 use loligo_rbd::{
@@ -12,14 +13,14 @@ use loligo_rbd::{
 
 use crate::place;
 
-/// What `change` reports to is counted; returns the number of its reports.
-async fn reports<'a, F: Future<Output = Result<(), Error>>>(
-    count: &'a Cell<usize>,
-    change: impl FnOnce(Box<dyn FnMut(u64, u64) + 'a>) -> F,
+/// Returns the number of reports of a change that is given what to report to.
+async fn reports<F: Future<Output = Result<(), Error>>>(
+    change: impl FnOnce(Box<dyn FnMut(u64, u64)>) -> F,
 ) -> usize {
-    count.set(0);
+    let count = Rc::new(Cell::new(0));
+    let counted = Rc::clone(&count);
     let mut change = pin!(change(Box::new(move |_, _| {
-        count.set(count.get() + 1);
+        counted.set(counted.get() + 1);
         std::thread::sleep(Duration::from_millis(2));
     })));
     std::future::poll_fn(|context| {
@@ -37,7 +38,6 @@ async fn reports<'a, F: Future<Output = Result<(), Error>>>(
 #[tokio::test(flavor = "multi_thread")]
 async fn a_change_can_be_stopped_at_each_report() {
     let (_server, io) = place().await;
-    let count = Cell::new(0);
     let new = NewImage { order: 16, features: features::DEFAULT, ..NewImage::of_size(1 << 20) };
     loligo_rbd::create(&io, "disk", new).await.expect("made");
     let image = Image::open(&io, "disk", Mode::ReadWrite).await.expect("opens");
@@ -45,28 +45,28 @@ async fn a_change_can_be_stopped_at_each_report() {
     image.create_snapshot("s").await.expect("made");
     image.protect_snapshot("s").await.expect("protected");
 
-    assert_eq!(reports(&count, |tell| image.roll_back("s", tell)).await, 16);
-    assert_eq!(reports(&count, |tell| image.sparsify(4096, tell)).await, 16);
-    assert!(reports(&count, |tell| image.rebuild_object_map(tell)).await >= 16);
-    let shrunk = reports(&count, |tell| image.resize_telling(1 << 19, Shrink::Allowed, tell)).await;
+    assert_eq!(reports(|tell| image.roll_back("s", tell)).await, 16);
+    assert_eq!(reports(|tell| image.sparsify(4096, tell)).await, 16);
+    assert!(reports(|tell| image.rebuild_object_map(tell)).await >= 16);
+    let shrunk = reports(|tell| image.resize_telling(1 << 19, Shrink::Allowed, tell)).await;
     assert_eq!(shrunk, 8);
     image.resize(1 << 20, Shrink::Refused).await.expect("grown");
     let options = NewCopy::default;
-    assert!(reports(&count, |tell| image.copy(&io, "copy", options(), tell)).await > 0);
-    let deep = reports(&count, |tell| image.deep_copy(&io, "deep", options(), Ancestry::Kept, tell)).await;
+    assert!(reports(|tell| image.copy(&io, "copy", options(), tell)).await > 0);
+    let deep = reports(|tell| image.deep_copy(&io, "deep", options(), Ancestry::Kept, tell)).await;
     assert!(deep > 0);
 
     loligo_rbd::clone(&io, "disk", "s", &io, "child", NewClone::default()).await.expect("cloned");
     let child = Image::open(&io, "child", Mode::ReadWrite).await.expect("opens");
-    assert_eq!(reports(&count, |tell| child.flatten(tell)).await, 16);
+    assert_eq!(reports(|tell| child.flatten(tell)).await, 16);
     child.close().await.expect("closes");
     image.close().await.expect("closes");
 
     migration::prepare(&io, "child", &io, "moved", options(), Ancestry::Kept).await.expect("prepared");
-    assert!(reports(&count, |tell| migration::execute(&io, "moved", tell)).await > 0);
-    assert!(reports(&count, |tell| migration::commit(&io, "moved", tell)).await > 0);
-    assert_eq!(reports(&count, |tell| loligo_rbd::remove(&io, "moved", tell)).await, 16);
+    assert!(reports(|tell| migration::execute(&io, "moved", tell)).await > 0);
+    assert!(reports(|tell| migration::commit(&io, "moved", tell)).await > 0);
+    assert_eq!(reports(|tell| loligo_rbd::remove(&io, "moved", tell)).await, 16);
     trash::put(&io, "copy", Duration::ZERO).await.expect("put");
     let id = trash::list(&io).await.expect("a list")[0].id.clone();
-    assert!(reports(&count, |tell| trash::remove(&io, &id, false, tell)).await > 0);
+    assert!(reports(|tell| trash::remove(&io, &id, false, tell)).await > 0);
 }
