@@ -13,7 +13,7 @@ use crate::options::Options;
 /// The memory of a block in addition to its bytes: its page's counter, its entry in the object's tree
 /// (whose nodes may be half empty), its node in the queue, and its entry in the memory of evicted
 /// blocks.
-const BLOCK_COST: u64 = 384;
+const BLOCK_COST: u64 = 352;
 /// The memory of an object in addition to its blocks.
 const OBJECT_COST: u64 = 512;
 /// The memory of a row of places, where readers find the pages of neighbouring blocks, and of its entry in

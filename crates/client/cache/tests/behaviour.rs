@@ -241,7 +241,7 @@ async fn what_is_read_again_survives_a_scan() {
     }
     let kept = (0..200).filter(|n| file.try_read(0, n * BLOCK as u64, &mut buf).is_some()).count();
     assert!(kept > 180, "{kept} of 200");
-    assert!(cache.usage().held > 800 * BLOCK as u64, "the rest is used: {:?}", cache.usage());
+    assert!(cache.usage().held > 790 * BLOCK as u64, "the rest is used: {:?}", cache.usage());
 }
 
 /// A loop of reads slightly larger than the capacity (by a tenth of it here): a cache that evicts the

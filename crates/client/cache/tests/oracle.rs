@@ -14,7 +14,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 const BLOCK: u64 = 4096;
-/// The smallest cache: memory for about 234 blocks including their bookkeeping.
+/// The smallest cache: memory for about 235 blocks including their bookkeeping.
 const SMALL: u64 = 256 * BLOCK;
 
 fn small() -> Options {
