@@ -9,7 +9,7 @@
 //!   of what is in use.
 //! - Freed memory is kept for `area::KEPT_MS` before the kernel gets it back, and is used again first.
 //!
-//! A program that has started and waits calls [`rest`].
+//! A program that has started and waits calls [`rest()`].
 //!
 //! A program that does not call [`serve`] has the allocator's own behaviour. Where the range cannot be
 //! reserved, for example because the process's address space is limited, all programs have.
