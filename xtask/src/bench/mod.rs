@@ -74,7 +74,8 @@ pub(crate) struct Options {
     /// Measures this program, instead of building one.
     #[arg(long, value_name = "PATH")]
     program: Option<PathBuf>,
-    /// Runs programs on the libraries in this folder (`cargo xtask dist --libs DIR`), instead of building some.
+    /// Runs programs on the libraries in this folder (`cargo xtask dist --libs DIR`), instead of building
+    /// some.
     #[arg(long, value_name = "DIR")]
     libs: Option<PathBuf>,
     /// Has servers and clients of both sides speak version 1 of the messenger alone.

@@ -1,8 +1,8 @@
 //! What it costs to store data in memory that the process has not had before, and in memory that it has
 //! freed.
 //!
-//! `cargo bench -p loligo-heap --bench fill [-- MIB]`: a process that serves and one that does not alternate. Each
-//! fills buffers of one size, frees them, waits longer than mimalloc keeps freed memory by default, and
+//! `cargo bench -p loligo-heap --bench fill [-- MIB]`: a process that serves and one that does not alternate.
+//! Each fills buffers of one size, frees them, waits longer than mimalloc keeps freed memory by default, and
 //! fills them again. The figures are the processor's time in µs for each 4 KiB, medians of five. Memory that
 //! the machine has not had before is touched first.
 

@@ -68,8 +68,8 @@ impl Block {
         self.place.as_ref().is_some_and(Place::forget_a_use)
     }
 
-    /// Returns the valid parts after `span` is written; `None` if other bytes must be read first, because there
-    /// would be too many parts.
+    /// Returns the valid parts after `span` is written; `None` if other bytes must be read first, because
+    /// there would be too many parts.
     pub(crate) fn valid_with(&self, span: Span) -> Option<Pieces> {
         self.valid().with(span)
     }

@@ -154,9 +154,9 @@ impl<B: Backend> CachedFile<B> {
     /// Writes to a range of an object. The cache's [`Mode`] determines when the write completes. Waits
     /// while too much is dirty. If the future is dropped, a part may have been written.
     ///
-    /// A block that would consist of more than four parts is read from the back end first. Bytes that were read
-    /// can be written back with the data around them: two caches that write to one block lose each other's
-    /// bytes.
+    /// A block that would consist of more than four parts is read from the back end first. Bytes that were
+    /// read can be written back with the data around them: two caches that write to one block lose each
+    /// other's bytes.
     ///
     /// # Errors
     /// [`Error::WriteBack`] or [`Error::GivenUp`] if the limit of dirty data is reached and data of this
@@ -282,7 +282,8 @@ impl<B: Backend> CachedFile<B> {
         }
     }
 
-    /// Writes parts until one needs bytes of its block that are not there. Returns the number of parts written.
+    /// Writes parts until one needs bytes of its block that are not there. Returns the number of parts
+    /// written.
     async fn write_some(&self, object: u64, data: &[u8], some: &[Part]) -> Result<usize, Error<B::Error>> {
         let source = &self.source;
         let mut dirtying = source.shared.wait_to_dirty(source, some.len() as u64).await?;

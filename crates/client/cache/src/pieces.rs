@@ -41,8 +41,8 @@ impl Pieces {
         Self::of(&self.joined(span))
     }
 
-    /// Returns the union with a range. If it has too many pieces, the bytes between two of them are added that
-    /// lie within one piece of `known`: the fewest. Each piece, and the range, must lie within one.
+    /// Returns the union with a range. If it has too many pieces, the bytes between two of them are added
+    /// that lie within one piece of `known`: the fewest. Each piece, and the range, must lie within one.
     pub(crate) fn with_known(&self, span: Span, known: &Self) -> Self {
         let mut all = self.joined(span);
         loop {
