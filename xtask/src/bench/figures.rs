@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Value, json};
 
-use super::measure::median;
+use super::measure::{median, median_known};
 
 /// What one run of one workload measured.
 #[derive(Clone, Copy)]
@@ -21,9 +21,7 @@ pub(super) struct Figures {
 impl Figures {
     pub(super) fn median(rounds: &[Figures]) -> Self {
         let of = |field: fn(&Figures) -> f64| median(rounds.iter().map(field));
-        let of_some = |field: fn(&Figures) -> Option<f64>| {
-            rounds.iter().all(|r| field(r).is_some()).then(|| median(rounds.iter().filter_map(field)))
-        };
+        let of_some = |field: fn(&Figures) -> Option<f64>| median_known(rounds.iter().map(field));
         Self {
             ops_per_s: of(|f| f.ops_per_s),
             latency_mean_us: of(|f| f.latency_mean_us),

@@ -18,6 +18,12 @@ pub(super) fn median(values: impl Iterator<Item = f64>) -> f64 {
     }
 }
 
+/// Returns the median, if each of the values is known.
+pub(super) fn median_known(values: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    let all: Option<Vec<f64>> = values.collect();
+    all.map(|all| median(all.into_iter()))
+}
+
 /// Returns the CPU time that a running process has used, in microseconds (`/proc/PID/stat`, fields 14
 /// and 15; 10 ms granularity).
 pub(super) fn process_cpu_us(pid: u32) -> Result<f64> {

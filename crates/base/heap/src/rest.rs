@@ -16,11 +16,11 @@ unsafe extern "C" {
 pub fn rest() {
     // SAFETY: frees only what is unused.
     unsafe { mi_collect(true) };
-    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let maps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
     let program = fs::read_link("/proc/self/exe").unwrap_or_default();
     for code in program.to_str().into_iter().flat_map(|program| code_of(&maps, program)) {
-        // SAFETY: the range is a mapping of the program's file that nobody may write to, so its pages are as
-        // in the file. Whoever needs one, this thread at once, gets it from there again.
+        // SAFETY: the pages of the range are as in the program's file, and nobody may write to them. Whoever
+        // needs one, this thread at once, gets it from there again.
         unsafe {
             libc::madvise(
                 ptr::with_exposed_provenance_mut::<c_void>(code.start),
@@ -31,15 +31,26 @@ pub fn rest() {
     }
 }
 
-/// Returns the mappings of a file that may be executed and not written to. `maps` is as `/proc/PID/maps`.
+/// Returns the mappings of a file that may be executed and not written to, and of which each page is as in
+/// the file: not those into which a debugger or a probe has put its breakpoints. `maps` is as `/proc/PID/smaps`.
 fn code_of<'m>(maps: &'m str, file: &'m str) -> impl Iterator<Item = Range<usize>> + 'm {
-    maps.lines().filter_map(move |line| {
-        let (addresses, rest) = line.split_once(' ')?;
-        let (start, end) = addresses.split_once('-')?;
-        let is_code = rest.starts_with("r-xp ") && rest.split_once('/')?.1 == file.strip_prefix('/')?;
-        let address = |text| usize::from_str_radix(text, 16).ok();
-        Some(address(start)?..address(end)?).filter(|range| is_code && range.start < range.end)
+    let mut code = None;
+    maps.lines().filter_map(move |line| match line.strip_prefix("Anonymous:") {
+        Some(changed) => code.take().filter(|_| changed.trim() == "0 kB"),
+        None => {
+            code = code_at(line, file).or(code.take());
+            None
+        }
     })
+}
+
+/// Returns the addresses of a mapping of a file's code, from the line that begins its description.
+fn code_at(line: &str, file: &str) -> Option<Range<usize>> {
+    let (addresses, rest) = line.split_once(' ')?;
+    let (start, end) = addresses.split_once('-')?;
+    let is_code = rest.starts_with("r-xp ") && rest.split_once('/')?.1 == file.strip_prefix('/')?;
+    let address = |text| usize::from_str_radix(text, 16).ok();
+    Some(address(start)?..address(end)?).filter(|range| is_code && range.start < range.end)
 }
 
 #[cfg(test)]
@@ -48,14 +59,21 @@ mod tests {
 
     #[test]
     fn only_code_of_the_program_is_dropped() {
-        let maps = "55d0a000-55d0b000 r--p 00000000 08:01 17 /usr/bin/loligo\n\
-                    55d0b000-55d0f000 r-xp 00001000 08:01 17 /usr/bin/loligo\n\
-                    55d0f000-55d10000 rw-p 00005000 08:01 17 /usr/bin/loligo\n\
-                    7f000000-7f001000 r-xp 00000000 08:01 18 /usr/lib/libc.so.6\n\
-                    7f001000-7f002000 r-xp 00000000 00:00 0 [vdso]\n\
-                    7f002000-7f003000 rwxp 00000000 08:01 17 /usr/bin/loligo\n";
-        assert!(code_of(maps, "/usr/bin/loligo").eq(std::iter::once(0x55d0_b000..0x55d0_f000)));
-        assert_eq!(code_of("nonsense\n-\n", "/usr/bin/loligo").count(), 0);
+        let mapping = |what: &str, changed_kib: u32| {
+            format!("{what}\nRss:  64 kB\nAnonymous:  {changed_kib} kB\nVmFlags: rd\n")
+        };
+        let maps = [
+            mapping("55d0a000-55d0b000 r--p 00000000 08:01 17 /usr/bin/loligo", 0),
+            mapping("55d0b000-55d0f000 r-xp 00001000 08:01 17 /usr/bin/loligo", 0),
+            mapping("55d0f000-55d10000 rw-p 00005000 08:01 17 /usr/bin/loligo", 4),
+            mapping("55d10000-55d11000 r-xp 00006000 08:01 17 /usr/bin/loligo", 4),
+            mapping("7f000000-7f001000 r-xp 00000000 08:01 18 /usr/lib/libc.so.6", 0),
+            mapping("7f001000-7f002000 r-xp 00000000 00:00 0 [vdso]", 0),
+            mapping("7f002000-7f003000 rwxp 00000000 08:01 17 /usr/bin/loligo", 0),
+        ]
+        .concat();
+        assert!(code_of(&maps, "/usr/bin/loligo").eq(std::iter::once(0x55d0_b000..0x55d0_f000)));
+        assert_eq!(code_of("nonsense\n-\nAnonymous: 0 kB\n", "/usr/bin/loligo").count(), 0);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::Result;
-use crate::bench::measure::{children_cpu_us, median};
+use crate::bench::measure::{children_cpu_us, median, median_known};
 use crate::bench::programs::FioRun;
 
 use super::Libraries;
@@ -128,9 +128,7 @@ impl Ran {
     /// The median of each figure.
     pub(in crate::bench) fn median(rounds: &[Self]) -> Self {
         let of = |field: fn(&Self) -> f64| median(rounds.iter().map(field));
-        let of_some = |field: fn(&Self) -> Option<f64>| {
-            rounds.iter().all(|r| field(r).is_some()).then(|| median(rounds.iter().filter_map(field)))
-        };
+        let of_some = |field: fn(&Self) -> Option<f64>| median_known(rounds.iter().map(field));
         Self {
             ops_per_s: of(|r| r.ops_per_s),
             p50_us: of_some(|r| r.p50_us),
