@@ -32,7 +32,8 @@ pub fn rest() {
 }
 
 /// Returns the mappings of a file that may be executed and not written to, and of which each page is as in
-/// the file: not those into which a debugger or a probe has put its breakpoints. `maps` is as `/proc/PID/smaps`.
+/// the file: not those into which a debugger or a probe has put its breakpoints. `maps` is as
+/// `/proc/PID/smaps`.
 fn code_of<'m>(maps: &'m str, file: &'m str) -> impl Iterator<Item = Range<usize>> + 'm {
     let mut code = None;
     maps.lines().filter_map(move |line| match line.strip_prefix("Anonymous:") {
