@@ -52,7 +52,7 @@ impl Backend for Zeros {
         Ok(vec![0; len as usize].into())
     }
 
-    async fn write(&self, _: u64, _: Vec<(u64, Bytes)>) -> Result<(), Infallible> {
+    async fn write(&self, _: u64, _: Vec<(u64, Vec<Bytes>)>) -> Result<(), Infallible> {
         Ok(())
     }
 }

@@ -19,11 +19,12 @@ pub trait Backend: Send + Sync + 'static {
         len: u64,
     ) -> impl Future<Output = Result<Bytes, Self::Error>> + Send;
 
-    /// Writes extents of an object, given by offset, ascending and not adjacent. On success all are
-    /// written; on failure any part may be.
+    /// Writes extents of an object, given by offset, ascending and not adjacent. The bytes of each come in
+    /// one or more buffers, none of them empty, that the cache goes on sharing. On success all are written;
+    /// on failure any part may be.
     fn write(
         &self,
         object: u64,
-        extents: Vec<(u64, Bytes)>,
+        extents: Vec<(u64, Vec<Bytes>)>,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send;
 }

@@ -48,7 +48,8 @@ impl Block {
         self.place.as_ref().map_or(Pieces::EMPTY, Place::valid)
     }
 
-    fn page(&self) -> Option<Arc<Page>> {
+    /// Returns the page. Does not count a use.
+    pub(crate) fn page(&self) -> Option<Arc<Page>> {
         self.place.as_ref().and_then(Place::page)
     }
 
@@ -126,23 +127,6 @@ impl Block {
             None => Arc::new(known.completed(loaded)),
         };
         place.put(whole)
-    }
-
-    /// Returns the page if `span` is valid. Does not count a use.
-    pub(crate) fn page_of(&self, span: Span) -> Option<Arc<Page>> {
-        self.page().filter(|page| page.covers(span))
-    }
-
-    /// Copies the valid bytes over data that was read: for a reader whose block got no page.
-    pub(crate) fn lay_over(&self, span: Span, read: &mut [u8]) {
-        let Some(page) = self.page() else { return };
-        for piece in page.valid().iter() {
-            let known = piece.start.max(span.start)..piece.end.min(span.end);
-            if known.start < known.end {
-                let to = (known.start - span.start) as usize..(known.end - span.start) as usize;
-                read[to].copy_from_slice(&page.bytes()[known.start as usize..known.end as usize]);
-            }
-        }
     }
 
     /// Marks the dirty parts as being written. Returns the page and the parts.

@@ -14,6 +14,7 @@ use crate::page::Page;
 use crate::shelf::Restless;
 use crate::source::{Shared, Source};
 use crate::span::{Part, parts};
+use crate::target::Target;
 
 /// A cache of objects' bytes, for any number of files over back ends of one type. Clones share one
 /// cache.
@@ -108,14 +109,26 @@ impl<B: Backend> CachedFile<B> {
     /// # Errors
     /// [`Error::Read`]; the content of `buf` is unspecified then.
     pub async fn read(&self, object: u64, offset: u64, buf: &mut [u8]) -> Result<(), Error<B::Error>> {
+        self.read_to(object, (offset, buf.len()), Target::Buffer(buf)).await
+    }
+
+    /// As [`CachedFile::read`], of a range given by offset and length, to a target of any kind.
+    ///
+    /// # Errors
+    /// [`Error::Read`]; what has been added to the target is unspecified then.
+    pub async fn read_to(
+        &self,
+        object: u64,
+        (offset, len): (u64, usize),
+        mut to: Target<'_>,
+    ) -> Result<(), Error<B::Error>> {
         let load_max = self.source.load_max();
         let mut at = 0;
-        while at < buf.len() {
-            let rest = &mut buf[at..];
-            let here = rest.len().min(load_max);
-            let rest = &mut rest[..here];
-            if self.try_read(object, offset + at as u64, rest).is_none() {
-                self.source.load(object, offset + at as u64, rest).await?;
+        while at < len {
+            let here = (len - at).min(load_max);
+            let range = (offset + at as u64, here);
+            if self.try_read_to(object, range, &mut to.part(at..at + here)).is_none() {
+                self.source.load(object, range, to.part(at..at + here)).await?;
             }
             at += here;
         }
@@ -126,7 +139,18 @@ impl<B: Backend> CachedFile<B> {
     /// unspecified. Allocates nothing, and takes no lock, with one exception: a range of several blocks is
     /// looked up under the object's lock if writes to the object go on all the time.
     pub fn try_read(&self, object: u64, offset: u64, buf: &mut [u8]) -> Option<Hit> {
-        self.source.copy(object, offset, buf)
+        self.source.copy(object, (offset, buf.len()), &mut Target::Buffer(buf))
+    }
+
+    /// As [`CachedFile::try_read`], of a range given by offset and length, to a target of any kind: each
+    /// piece is one small allocation. Without all of the range, no piece is added.
+    pub fn try_read_to(&self, object: u64, range: (u64, usize), to: &mut Target<'_>) -> Option<Hit> {
+        let begin = to.pieces();
+        let hit = self.source.copy(object, range, to);
+        if hit.is_none() {
+            to.back_to(begin);
+        }
+        hit
     }
 
     /// Reads a range into the cache, if there is room. Waits for concurrent reads of the range.
@@ -349,9 +373,9 @@ enum Forgotten {
 }
 
 impl<B: Backend> Source<B> {
-    /// Copies a range if all of it is cached.
-    pub(crate) fn copy(&self, object: u64, offset: u64, buf: &mut [u8]) -> Option<Hit> {
-        self.tables.look(object, |object| object.copy(&self.memory, offset, buf))
+    /// Adds a range to its target if all of it is cached; else perhaps a part of it.
+    pub(crate) fn copy(&self, object: u64, range: (u64, usize), to: &mut Target<'_>) -> Option<Hit> {
+        self.tables.look(object, |object| object.copy(&self.memory, range, to))
     }
 
     /// Reads the missing bytes of a block.
@@ -422,25 +446,25 @@ impl<B: Backend> Source<B> {
 }
 
 impl Object {
-    /// Copies a range if all of it is cached.
-    fn copy(&self, memory: &Memory, offset: u64, buf: &mut [u8]) -> Option<Hit> {
-        let mut wanted = parts(memory.options.block_bytes, offset, buf.len());
+    /// Adds a range to its target if all of it is cached.
+    fn copy(&self, memory: &Memory, (offset, len): (u64, usize), to: &mut Target<'_>) -> Option<Hit> {
+        let mut wanted = parts(memory.options.block_bytes, offset, len);
         let mut hit = Hit { reached: false };
         while let Some(first) = wanted.next() {
             let mut batch: SmallVec<[Part; BATCH]> = SmallVec::new();
             batch.push(first);
             batch.extend(wanted.by_ref().take(BATCH - 1));
-            hit.reached |= match &batch[..] {
-                [part] => self.shelf.copy(*part, of_part(buf, part))?,
-                several => self.copy_several(several, buf)?,
+            hit.reached |= match (&batch[..], &mut *to) {
+                ([part], Target::Buffer(buf)) => self.shelf.copy(*part, &mut buf[part.indices()])?,
+                (several, to) => self.copy_several(several, to)?,
             };
         }
         Some(hit)
     }
 
-    /// Copies parts as they were at one time. Returns whether this read is the first to reach data that was
+    /// Adds parts as they were at one time. Returns whether this read is the first to reach data that was
     /// read ahead.
-    fn copy_several(&self, parts: &[Part], buf: &mut [u8]) -> Option<bool> {
+    fn copy_several(&self, parts: &[Part], to: &mut Target<'_>) -> Option<bool> {
         let (pages, reached) = match self.shelf.pages(parts) {
             Ok(found) => found?,
             Err(Restless) => {
@@ -452,15 +476,10 @@ impl Object {
             }
         };
         for (part, page) in parts.iter().zip(pages) {
-            of_part(buf, part).copy_from_slice(&page.bytes()[part.span.indices()]);
+            to.page(part, page);
         }
         Some(reached)
     }
-}
-
-/// Returns a part's place in a buffer for its range.
-fn of_part<'a>(buf: &'a mut [u8], part: &Part) -> &'a mut [u8] {
-    &mut buf[part.at..part.at + part.span.len() as usize]
 }
 
 #[cfg(test)]

@@ -17,12 +17,10 @@ use rustc_hash::FxHashSet;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::backend::Backend;
-use crate::buffers::Buffers;
 use crate::object::{BATCH, Object, State};
 use crate::page::Page;
 use crate::pieces::Pieces;
 use crate::source::Source;
-use crate::span::Span;
 
 /// The most objects that are written back at a time.
 const OBJECTS_AT_ONCE: usize = 16;
@@ -196,21 +194,20 @@ impl Sent {
             && last.is_some_and(|span| span.end as usize == self.page.bytes().len())
     }
 
-    /// The pieces with their offsets in the object.
-    fn pieces_at(&self, block_bytes: u32) -> impl Iterator<Item = (u64, &[u8])> {
+    /// Calls `take` for each piece: with its offset in the object, and its bytes.
+    fn pieces_at(self, block_bytes: u32, mut take: impl FnMut(u64, Bytes)) {
         let begins = u64::from(self.number) * u64::from(block_bytes);
-        let piece = move |span: Span| (begins + u64::from(span.start), &self.page.bytes()[span.indices()]);
-        self.pieces.iter().map(piece)
+        for span in self.pieces.iter() {
+            take(begins + u64::from(span.start), Arc::clone(&self.page).share(span));
+        }
     }
 }
 
 /// Sends a request and records its result.
 async fn send<B: Backend>(source: Arc<Source<B>>, object: Arc<Object>, batch: Batch) -> Result<(), Failed> {
-    let extents = extents(&batch.blocks, source.memory.options.block_bytes, &source.memory.buffers);
     let blocks = batch.blocks.iter().map(|sent| (sent.number, sent.since)).collect();
     let Batch { blocks: sent, _permit } = batch;
-    // Frees pages that were replaced by later writes.
-    drop(sent);
+    let extents = extents(sent, source.memory.options.block_bytes);
     let mut under_way = UnderWay { source, object, blocks, arrived: false, failed: false };
     let result = under_way.source.backend.write(under_way.object.number, extents).await;
     match result {
@@ -251,18 +248,21 @@ impl<B: Backend> Drop for UnderWay<B> {
     }
 }
 
-/// Converts blocks to extents: adjacent pieces are copied together.
-fn extents(blocks: &[Sent], block_bytes: u32, buffers: &Arc<Buffers>) -> Vec<(u64, Bytes)> {
-    let pieces: Vec<_> = blocks.iter().flat_map(|sent| sent.pieces_at(block_bytes)).collect();
-    pieces
-        .chunk_by(|(offset, data), (next, _)| offset + data.len() as u64 == *next)
-        .map(|run| {
-            let data = buffers.filled(run.iter().map(|(_, piece)| piece.len()).sum(), |data| {
-                run.iter().for_each(|(_, piece)| data.extend_from_slice(piece));
-            });
-            (run[0].0, data)
-        })
-        .collect()
+/// Converts blocks to extents: adjacent pieces are one. The back end gets the pages themselves; what is written
+/// meanwhile is in others.
+fn extents(blocks: Vec<Sent>, block_bytes: u32) -> Vec<(u64, Vec<Bytes>)> {
+    let (mut extents, mut end) = (Vec::<(u64, Vec<Bytes>)>::new(), None);
+    for sent in blocks {
+        sent.pieces_at(block_bytes, |offset, piece| {
+            let ends = offset + piece.len() as u64;
+            match extents.last_mut().filter(|_| end == Some(offset)) {
+                Some((_, pieces)) => pieces.push(piece),
+                None => extents.push((offset, vec![piece])),
+            }
+            end = Some(ends);
+        });
+    }
+    extents
 }
 
 fn note<B: Backend>(source: &Source<B>, object: &Arc<Object>, blocks: &[(u32, u64)], arrived: bool) {

@@ -13,7 +13,7 @@
 //!         Ok(Bytes::new())
 //!     }
 //!
-//!     async fn write(&self, _: u64, _: Vec<(u64, Bytes)>) -> Result<(), Self::Error> {
+//!     async fn write(&self, _: u64, _: Vec<(u64, Vec<Bytes>)>) -> Result<(), Self::Error> {
 //!         Ok(())
 //!     }
 //! }
@@ -56,7 +56,6 @@
 mod account;
 mod backend;
 mod block;
-mod buffers;
 mod error;
 mod evict;
 mod file;
@@ -74,6 +73,7 @@ mod source;
 mod span;
 mod standstill;
 mod sync;
+mod target;
 mod version;
 
 pub use backend::Backend;
@@ -81,3 +81,4 @@ pub use error::Error;
 pub use file::{Cache, CachedFile, Hit, Usage};
 pub use options::{Mode, Options};
 pub use read_ahead::ReadAhead;
+pub use target::Target;

@@ -15,6 +15,7 @@ use crate::object::{BATCH, Memory, Object, Room, State};
 use crate::page::Page;
 use crate::source::Source;
 use crate::span::{Part, parts};
+use crate::target::Target;
 
 /// The most bytes of one request.
 const LOAD_BYTES_MAX: usize = 4 << 20;
@@ -50,21 +51,23 @@ impl<B: Backend> Source<B> {
     pub(crate) async fn load(
         self: &Arc<Self>,
         object: u64,
-        offset: u64,
-        buf: &mut [u8],
+        (offset, len): (u64, usize),
+        mut to: Target<'_>,
     ) -> Result<(), Error<B::Error>> {
-        let mut lack = self.coming(object, offset, buf.len()).await;
+        let begin = to.pieces();
+        let mut lack = self.coming(object, offset, len).await;
         loop {
             if let Lack::Load(load) = lack {
-                if load.run(self, offset, Some(&mut *buf), None).await? {
+                if load.run(self, (offset, len), Some(&mut to), None).await? {
                     return Ok(());
                 }
-            } else if self.copy(object, offset, buf).is_some() {
+            } else if self.copy(object, (offset, len), &mut to).is_some() {
                 return Ok(());
             }
             // A part was evicted before it was copied, or is being dropped. This time the range is
             // pinned, so it is not evicted again.
-            lack = self.lack(object, offset, buf.len(), false);
+            to.back_to(begin);
+            lack = self.lack(object, offset, len, false);
         }
     }
 
@@ -76,7 +79,7 @@ impl<B: Backend> Source<B> {
         len: usize,
     ) -> Result<(), Error<B::Error>> {
         match self.coming(object, offset, len).await {
-            Lack::Load(load) => load.run(self, offset, None, None).await.map(drop),
+            Lack::Load(load) => load.run(self, (offset, len), None, None).await.map(drop),
             _ => Ok(()),
         }
     }
@@ -93,7 +96,7 @@ impl<B: Backend> Source<B> {
         let source = Arc::clone(self);
         tokio::spawn(async move {
             // A reader that needs the data reads it again and gets the error.
-            let _ = load.run(&source, offset, None, Some(permit)).await;
+            let _ = load.run(&source, (offset, len), None, Some(permit)).await;
         });
     }
 
@@ -159,14 +162,14 @@ impl Load {
         }
     }
 
-    /// Reads the missing blocks, caches those for which there is room, and copies all of the range that
-    /// begins at `offset` to `buf`. Returns `false` if a part of it was dropped meanwhile. Without
-    /// `leave`, waits for permits for the memory of the reply.
+    /// Reads the missing blocks, caches those for which there is room, and adds all of the range to its
+    /// target, if there is one. Returns `false` if a part of it was dropped meanwhile. Without `leave`,
+    /// waits for permits for the memory of the reply.
     async fn run<B: Backend>(
         self,
         source: &Source<B>,
-        offset: u64,
-        mut buf: Option<&mut [u8]>,
+        (offset, range_len): (u64, usize),
+        mut to: Option<&mut Target<'_>>,
         leave: Option<OwnedSemaphorePermit>,
     ) -> Result<bool, Error<B::Error>> {
         let block_bytes = u64::from(self.memory.options.block_bytes);
@@ -179,13 +182,13 @@ impl Load {
         };
         let answer = source.backend.read(self.object.number, begins, len).await.map_err(Error::Read)?;
         let begin = begins.max(offset);
-        let wanted: SmallVec<[Part; BATCH]> = match &buf {
-            Some(buf) => parts(self.memory.options.block_bytes, offset, buf.len()).collect(),
+        let wanted: SmallVec<[Part; BATCH]> = match &to {
+            Some(_) => parts(self.memory.options.block_bytes, offset, range_len).collect(),
             None => parts(self.memory.options.block_bytes, begin, (begins + len - begin) as usize).collect(),
         };
         for batch in wanted.chunks(BATCH) {
             let fresh = self.fresh_pages(batch, &answer);
-            if !self.take_in(batch, fresh, &answer, buf.as_deref_mut()) {
+            if !self.take_in(batch, fresh, &answer, to.as_deref_mut()) {
                 return Ok(false);
             }
         }
@@ -209,13 +212,13 @@ impl Load {
         Some((room, missing.map(page).collect()))
     }
 
-    /// Stores the data read in some blocks, and copies the requested parts of them.
+    /// Stores the data read in some blocks, and adds the requested parts of them to their target.
     fn take_in(
         &self,
         batch: &[Part],
         fresh: Option<(Room<'_>, Pages)>,
         answer: &[u8],
-        mut buf: Option<&mut [u8]>,
+        to: Option<&mut Target<'_>>,
     ) -> bool {
         let (mut room, pages) = fresh.map_or((None, Pages::new()), |(room, pages)| (Some(room), pages));
         let mut pages = pages.into_iter();
@@ -226,7 +229,10 @@ impl Load {
         for part in batch {
             let is_missing = self.missing.contains(&part.block);
             let page = if is_missing { pages.next() } else { None };
-            let Some(block) = state.blocks.get_mut(&part.block) else { continue };
+            let Some(block) = state.blocks.get_mut(&part.block) else {
+                found.push(None);
+                continue;
+            };
             if is_missing && is_current {
                 match (block.has_page(), page) {
                     (true, page) => old.extend(block.fill(self.answer_of(answer, part.block), page)),
@@ -236,21 +242,24 @@ impl Load {
                     _ => {}
                 }
             }
-            found.push(block.page_of(part.span));
-            if let (None, true, Some(buf)) = (found.last().unwrap_or(&None), is_missing, &mut buf) {
-                let to = &mut buf[part.at..part.at + part.span.len() as usize];
-                copy_zero_extended(self.answer_of(answer, part.block), part.span.start as usize, to);
-                block.lay_over(part.span, to);
-            }
+            found.push(block.page());
         }
         drop(state);
-        let Some(buf) = buf else { return true };
-        batch.iter().zip(&found).all(|(part, page)| {
-            if let Some(page) = page {
-                let to = &mut buf[part.at..part.at + part.span.len() as usize];
-                to.copy_from_slice(&page.bytes()[part.span.indices()]);
+        let Some(to) = to else { return true };
+        batch.iter().zip(found).all(|(part, page)| match page {
+            Some(page) if page.covers(part.span) => {
+                to.page(part, page);
+                true
             }
-            page.is_some() || self.missing.contains(&part.block)
+            page if self.missing.contains(&part.block) => {
+                // There was no room for the block, or not for all of it.
+                to.filled(part, |to| {
+                    copy_zero_extended(self.answer_of(answer, part.block), part.span.start as usize, to);
+                    page.inspect(|page| page.show_in(part.span, to));
+                });
+                true
+            }
+            _ => false,
         })
     }
 

@@ -6,7 +6,6 @@ use std::sync::atomic::AtomicU64;
 use tokio::sync::{Notify, Semaphore};
 
 use crate::account::Account;
-use crate::buffers::Buffers;
 use crate::evict::Queues;
 use crate::options::Options;
 
@@ -33,11 +32,9 @@ pub(crate) struct MemoryOf<T> {
     pub(crate) queues: Queues<T>,
     /// Notified when there may be room for blocks or for dirty data.
     pub(crate) room: Notify,
-    /// Blocks that may be copied for write-back, or be read.
+    /// Blocks that may be written back, and are kept for it if they are replaced meanwhile, or be read.
     pub(crate) transit: Arc<Semaphore>,
     pub(crate) transit_blocks: u32,
-    /// The memory of those that are written back.
-    pub(crate) buffers: Arc<Buffers>,
 }
 
 impl<T: Clone> MemoryOf<T> {
@@ -54,7 +51,6 @@ impl<T: Clone> MemoryOf<T> {
             room: Notify::new(),
             transit: Arc::new(Semaphore::new(transit_blocks as usize)),
             transit_blocks,
-            buffers: Buffers::new(),
             options,
         }
     }

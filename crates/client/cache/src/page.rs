@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
+
 use crate::pieces::Pieces;
 use crate::span::Span;
 
@@ -84,6 +86,34 @@ impl Page {
         for piece in newer.valid.iter() {
             self.data[piece.indices()].copy_from_slice(&newer.data[piece.indices()]);
         }
+    }
+
+    /// Copies the valid bytes of a part over data that was read.
+    pub(crate) fn show_in(&self, span: Span, read: &mut [u8]) {
+        for piece in self.valid.iter() {
+            let known = piece.start.max(span.start)..piece.end.min(span.end);
+            if known.start < known.end {
+                let to = (known.start - span.start) as usize..(known.end - span.start) as usize;
+                read[to].copy_from_slice(&self.data[known.start as usize..known.end as usize]);
+            }
+        }
+    }
+
+    /// Returns a part of a page, without a copy: the page exists as long as somebody has it.
+    pub(crate) fn share(self: Arc<Self>, span: Span) -> Bytes {
+        Bytes::from_owner(Shared { page: self, span })
+    }
+}
+
+/// A part of a page.
+struct Shared {
+    page: Arc<Page>,
+    span: Span,
+}
+
+impl AsRef<[u8]> for Shared {
+    fn as_ref(&self) -> &[u8] {
+        &self.page.data[self.span.indices()]
     }
 }
 

@@ -38,12 +38,15 @@ impl Pieces {
 
     /// Returns the union with a range; `None` if it has too many pieces.
     pub(crate) fn with(&self, span: Span) -> Option<Self> {
-        Self::of(&self.joined(span))
+        self.simply_with(span).or_else(|| Self::of(&self.joined(span)))
     }
 
     /// Returns the union with a range. If it has too many pieces, the bytes between two of them are added
     /// that lie within one piece of `known`: the fewest. Each piece, and the range, must lie within one.
     pub(crate) fn with_known(&self, span: Span, known: &Self) -> Self {
+        if let Some(simple) = self.simply_with(span) {
+            return simple;
+        }
         let mut all = self.joined(span);
         loop {
             if let Some(pieces) = Self::of(&all) {
@@ -75,6 +78,14 @@ impl Pieces {
         })
     }
 
+    /// Returns the union with a range, if it is plain to see: most blocks have one piece.
+    fn simply_with(&self, span: Span) -> Option<Self> {
+        match self.iter().next() {
+            None => Some(span.into()),
+            Some(only) => (self.len == 1 && only.joins(span)).then(|| only.hull(span).into()),
+        }
+    }
+
     /// Returns the union with a range, which may have one piece too many.
     fn joined(&self, span: Span) -> Spans {
         let joins = |piece: &Span| !span.is_empty() && piece.joins(span);
@@ -98,7 +109,12 @@ impl Pieces {
 
 impl From<Span> for Pieces {
     fn from(span: Span) -> Self {
-        Self::EMPTY.with_known(span, &Self::EMPTY)
+        let mut pieces = Self::EMPTY;
+        if !span.is_empty() {
+            pieces.ends[0] = (span.start as u16, (span.end - 1) as u16);
+            pieces.len = 1;
+        }
+        pieces
     }
 }
 

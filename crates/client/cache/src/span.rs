@@ -55,6 +55,13 @@ pub(crate) struct Part {
     pub(crate) at: usize,
 }
 
+impl Part {
+    /// The part's place in the range.
+    pub(crate) fn indices(&self) -> std::ops::Range<usize> {
+        self.at..self.at + self.span.len() as usize
+    }
+}
+
 /// Splits a range of an object into blocks, in order. The range must end below 2^32 blocks.
 pub(crate) fn parts(block_bytes: u32, offset: u64, len: usize) -> impl Iterator<Item = Part> + Clone {
     let mut at = 0;

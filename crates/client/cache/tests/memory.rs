@@ -47,7 +47,7 @@ impl Backend for Zeros {
         Ok(vec![0; len as usize].into())
     }
 
-    async fn write(&self, _: u64, _: Vec<(u64, bytes::Bytes)>) -> Result<(), place::Failure> {
+    async fn write(&self, _: u64, _: Vec<(u64, Vec<bytes::Bytes>)>) -> Result<(), place::Failure> {
         Ok(())
     }
 }
@@ -64,7 +64,7 @@ impl Backend for Late {
         Ok(answer)
     }
 
-    async fn write(&self, _: u64, _: Vec<(u64, bytes::Bytes)>) -> Result<(), place::Failure> {
+    async fn write(&self, _: u64, _: Vec<(u64, Vec<bytes::Bytes>)>) -> Result<(), place::Failure> {
         Ok(())
     }
 }

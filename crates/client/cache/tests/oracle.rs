@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use loligo_cache::{Cache, CachedFile, Error, Mode, Options};
+use bytes::Bytes;
+use loligo_cache::{Cache, CachedFile, Error, Mode, Options, Target};
 use place::{Failure, Store};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -60,6 +61,21 @@ async fn check_read(file: &CachedFile<Store>, oracle: &[u8], object: u64, at: us
     file.read(object, at as u64, &mut buf).await.expect("read");
     let wrong = buf.iter().zip(oracle).position(|(a, b)| a != b);
     assert_eq!(wrong.map(|n| n + at), None, "object {object}");
+    drop(shared(file, oracle, object, at).await);
+}
+
+/// Reads a range in pieces, and returns them.
+async fn shared(file: &CachedFile<Store>, oracle: &[u8], object: u64, at: usize) -> Vec<Bytes> {
+    let (mut pieces, range) = (Vec::new(), (at as u64, oracle.len()));
+    file.read_to(object, range, Target::Pieces(&mut pieces)).await.expect("read");
+    assert!(pieces.concat() == oracle, "object {object} at {at}, in {} pieces", pieces.len());
+    assert!(pieces.iter().all(|piece| !piece.is_empty()));
+    let (count, mut more) = (pieces.len(), Target::Pieces(&mut pieces));
+    if file.try_read_to(object, range, &mut more).is_none() {
+        assert_eq!(more.pieces(), count, "all of them or none");
+    }
+    pieces.truncate(count);
+    pieces
 }
 
 async fn execute(steps: Vec<Step>, options: Options) {
@@ -67,6 +83,8 @@ async fn execute(steps: Vec<Step>, options: Options) {
     let cache = Cache::new(options);
     let file = cache.open("f", store.clone());
     let mut oracle = vec![vec![0u8; OBJECT_BYTES]; OBJECTS as usize];
+    // The last read in pieces, and what it showed.
+    let mut kept = (Vec::new(), Vec::new());
     for step in steps {
         match step {
             Step::Write(object, at, len, fill) => {
@@ -75,7 +93,9 @@ async fn execute(steps: Vec<Step>, options: Options) {
                 oracle[object as usize][at..at + len].copy_from_slice(&data);
             }
             Step::Read(object, at, len) => {
-                check_read(&file, &oracle[object as usize][at..at + len], object, at).await;
+                let content = &oracle[object as usize][at..at + len];
+                check_read(&file, content, object, at).await;
+                kept = (shared(&file, content, object, at).await, content.to_vec());
             }
             Step::Flush => file.flush().await.expect("flushed"),
             Step::FlushObject(object) => {
@@ -96,7 +116,9 @@ async fn execute(steps: Vec<Step>, options: Options) {
         }
         assert!(cache.usage().used <= cache.options().size, "{:?}", cache.usage());
         assert!(cache.usage().dirty <= cache.options().dirty_max);
+        assert!(kept.0.concat() == kept.1, "what was read stays as it was");
     }
+    drop(kept);
     for (object, content) in oracle.iter().enumerate() {
         check_read(&file, content, object as u64, 0).await;
     }

@@ -193,6 +193,10 @@ impl File {
         stat() -> Metadata;
         /// See [`crate::File::read_at`].
         read_at(offset: u64, len: u64) -> Bytes;
+        /// See [`crate::File::read_into`].
+        read_into(offset: u64, buf: &mut [u8]) -> usize;
+        /// See [`crate::File::read_pieces_at`].
+        read_pieces_at(offset: u64, len: u64) -> Vec<Bytes>;
         /// See [`crate::File::write_at`].
         write_at(offset: u64, data: impl Into<Bytes>) -> ();
         /// See [`crate::File::write_back_at`].

@@ -7,7 +7,7 @@ use arc_swap::ArcSwapOption;
 use az::SaturatingAs as _;
 use bytes::Bytes;
 use futures_util::future::join_all;
-use loligo_cache::{Backend, CachedFile, Options, ReadAhead};
+use loligo_cache::{Backend, CachedFile, Options, ReadAhead, Target};
 use loligo_layout::{Layout, ObjectExtent, ObjectNo};
 use loligo_lockstat::{Class, Mutex};
 use loligo_rados::Errno;
@@ -60,7 +60,7 @@ impl Backend for Backing {
         view.objects()?.read_object(ObjectExtent { object: ObjectNo(object), offset, len }).await
     }
 
-    async fn write(&self, object: u64, extents: Vec<(u64, Bytes)>) -> Result<(), Error> {
+    async fn write(&self, object: u64, extents: Vec<(u64, Vec<Bytes>)>) -> Result<(), Error> {
         let view = self.view()?;
         view.objects()?.write_parts(ObjectNo(object), extents).await
     }
@@ -77,53 +77,60 @@ impl Cached {
         Self { file, ahead: Mutex::new(&READ_AHEAD, ReadAhead::new(read_ahead_max)) }
     }
 
-    /// Reads a range if all of it is in the cache.
-    pub(crate) fn try_read(&self, layout: &Layout, offset: u64, buf: &mut [u8], size: u64) -> bool {
-        let mut reached = false;
-        for (at, object, object_offset, len) in units(layout, offset, offset + buf.len() as u64) {
+    /// Reads a range, given by offset and length, if all of it is in the cache.
+    pub(crate) fn try_read(
+        &self,
+        layout: &Layout,
+        (offset, len): (u64, usize),
+        to: &mut Target<'_>,
+        size: u64,
+    ) -> bool {
+        let (mut reached, begin) = (false, to.pieces());
+        for (at, object, object_offset, len) in units(layout, offset, offset + len as u64) {
             let from = (at - offset).saturating_as::<usize>();
-            match self.file.try_read(object, object_offset, &mut buf[from..from + len]) {
-                Some(hit) => reached |= hit.reached,
-                None => return false,
-            }
+            let hit = self.file.try_read_to(object, (object_offset, len), &mut to.part(from..from + len));
+            let Some(hit) = hit else {
+                to.back_to(begin);
+                return false;
+            };
+            reached |= hit.reached;
         }
         if reached {
-            let ahead = self.ahead.lock().reached(offset, buf.len() as u64);
+            let ahead = self.ahead.lock().reached(offset, len as u64);
             self.read_ahead(layout, ahead, size);
         }
         true
     }
 
-    /// Reads a range, and what a sequential reader needs next.
+    /// Reads a range, given by offset and length, and what a sequential reader needs next.
     ///
     /// # Errors
     /// Data that is not cached could not be read.
     pub(crate) async fn read(
         &self,
         layout: &Layout,
-        offset: u64,
-        buf: &mut [u8],
+        (offset, len): (u64, usize),
+        mut to: Target<'_>,
         size: u64,
     ) -> Result<(), Error> {
-        let end = offset + buf.len() as u64;
+        let end = offset + len as u64;
         for from in (offset..end).step_by(PART_BYTES.saturating_as::<usize>()) {
-            let to = end.min(from + PART_BYTES);
-            let part =
-                &mut buf[(from - offset).saturating_as::<usize>()..(to - offset).saturating_as::<usize>()];
-            if self.try_read(layout, from, part, size) {
+            let until = end.min(from + PART_BYTES);
+            let begin = (from - offset).saturating_as::<usize>();
+            let part_len = (until - from).saturating_as::<usize>();
+            let mut part = to.part(begin..begin + part_len);
+            if self.try_read(layout, (from, part_len), &mut part, size) {
                 continue;
             }
-            let ahead = self.ahead.lock().missed(from, to - from);
+            let ahead = self.ahead.lock().missed(from, until - from);
             self.read_ahead(layout, ahead, size);
-            let extents = layout.extents(from, to - from);
+            let extents = layout.extents(from, until - from);
             // What fails here fails again below.
             join_all(extents.map(|extent| self.file.fetch(extent.object.0, extent.offset, extent.len))).await;
-            for (at, object, object_offset, len) in units(layout, from, to) {
+            for (at, object, object_offset, len) in units(layout, from, until) {
                 let begin = (at - from).saturating_as::<usize>();
-                self.file
-                    .read(object, object_offset, &mut part[begin..begin + len])
-                    .await
-                    .map_err(of_cache)?;
+                let read = self.file.read_to(object, (object_offset, len), part.part(begin..begin + len));
+                read.await.map_err(of_cache)?;
             }
         }
         Ok(())

@@ -154,10 +154,15 @@ impl Objects {
     }
 
     /// Writes several parts of one object in one step.
-    pub(crate) async fn write_parts(&self, object: ObjectNo, parts: Vec<(u64, Bytes)>) -> Result<(), Error> {
-        let op = parts.into_iter().fold(WriteOp::new(), |op, (offset, data)| {
-            let extent = ObjectExtent { object, offset, len: data.len() as u64 };
-            op.op(self.write_op(extent, data))
+    pub(crate) async fn write_parts(
+        &self,
+        object: ObjectNo,
+        parts: Vec<(u64, Vec<Bytes>)>,
+    ) -> Result<(), Error> {
+        let op = parts.into_iter().fold(WriteOp::new(), |op, (offset, pieces)| {
+            let len = pieces.iter().map(|piece| piece.len() as u64).sum();
+            let write = self.write_op(ObjectExtent { object, offset, len }, Bytes::new());
+            op.op(write.with_pieces(pieces))
         });
         self.change(object, op).await
     }

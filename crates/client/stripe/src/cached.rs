@@ -39,10 +39,10 @@ impl Backend for CachedObjects {
         }
     }
 
-    async fn write(&self, object: u64, extents: Vec<(u64, Bytes)>) -> Result<(), Error> {
+    async fn write(&self, object: u64, extents: Vec<(u64, Vec<Bytes>)>) -> Result<(), Error> {
         self.0.check()?;
         let direct = self.0.direct();
-        let op = extents.into_iter().fold(WriteOp::new(), |op, (offset, data)| op.write(offset, data));
+        let op = extents.into_iter().fold(WriteOp::new(), |op, (offset, data)| op.write_pieces(offset, data));
         Ok(direct.ioctx().operate(direct.name(ObjectNo(object)), op).await?)
     }
 }

@@ -301,7 +301,7 @@ impl Backend for Disk {
         Ok(vec![0x6c; len as usize].into())
     }
 
-    async fn write(&self, _: u64, _: Vec<(u64, Bytes)>) -> Result<(), Infallible> {
+    async fn write(&self, _: u64, _: Vec<(u64, Vec<Bytes>)>) -> Result<(), Infallible> {
         Ok(())
     }
 }

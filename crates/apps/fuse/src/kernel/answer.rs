@@ -24,8 +24,10 @@ pub(crate) enum Answer {
     /// It is done.
     Done,
     Body(Vec<u8>),
-    /// Data of a file, without a copy.
+    /// Data, without a copy.
     Data(Bytes),
+    /// Data of a file in pieces, without a copy.
+    Pieces(Vec<Bytes>),
 }
 
 /// A node, as the kernel is told of it.

@@ -17,6 +17,9 @@ use super::numbers::Body;
 /// Bytes before a request's own, and some more for names.
 const HEADER_ROOM: usize = 4096;
 
+/// The kernel takes an answer in 1,024 parts at most (`UIO_MAXIOV`).
+const PIECES_MAX: usize = 1024;
+
 /// An open `/dev/fuse` of a mount.
 #[derive(Debug)]
 pub(crate) struct Device(File);
@@ -66,11 +69,28 @@ impl Device {
             Ok(Answer::Done) => (0, &[]),
             Ok(Answer::Body(body)) => (0, body),
             Ok(Answer::Data(data)) => (0, data),
+            Ok(Answer::Pieces(pieces)) if pieces.len() < PIECES_MAX => return self.pieces(unique, pieces),
+            Ok(Answer::Pieces(pieces)) => (0, &pieces.concat()),
             Err(errno) => (-known(*errno), &[]),
         };
-        let head = Body::default().u32((16 + body.len()).saturating_as::<u32>()).i32(error).u64(unique).0;
+        let head = head(body.len(), error, unique);
         let _ = (&self.0).write_vectored(&[IoSlice::new(&head), IoSlice::new(body)]);
     }
+
+    /// Answers with data in pieces.
+    fn pieces(&self, unique: u64, pieces: &[Bytes]) {
+        let head = head(pieces.iter().map(Bytes::len).sum(), 0, unique);
+        let all: Vec<IoSlice<'_>> = std::iter::once(&head[..])
+            .chain(pieces.iter().map(|piece| &piece[..]))
+            .map(IoSlice::new)
+            .collect();
+        let _ = (&self.0).write_vectored(&all);
+    }
+}
+
+/// `struct fuse_out_header` of an answer with so many bytes.
+fn head(len: usize, error: i32, unique: u64) -> Vec<u8> {
+    Body::default().u32((16 + len).saturating_as::<u32>()).i32(error).u64(unique).0
 }
 
 /// The memory that one thread's requests are read into, one after another. It has pages only as far as

@@ -89,7 +89,7 @@ impl Server {
         if let Some((_, true)) = &filling {
             self.invalidations.turned_bad(head.node, &opened.pages);
         }
-        Ok(Answer::Data(opened.file.read_at(offset, size.into()).await?))
+        Ok(Answer::Pieces(opened.file.read_pieces_at(offset, size.into()).await?))
     }
 
     async fn open(&self, head: &Head, flags: i32) -> Result<Answer, Error> {

@@ -22,7 +22,7 @@ impl Backend for Ones {
         Ok(vec![1; len as usize].into())
     }
 
-    async fn write(&self, _: u64, _: Vec<(u64, Bytes)>) -> Result<(), Infallible> {
+    async fn write(&self, _: u64, _: Vec<(u64, Vec<Bytes>)>) -> Result<(), Infallible> {
         Ok(())
     }
 }

@@ -111,7 +111,9 @@ impl Backend for Store {
         Ok(before.unwrap_or_else(take))
     }
 
-    async fn write(&self, object: u64, extents: Vec<(u64, Bytes)>) -> Result<(), Failure> {
+    async fn write(&self, object: u64, extents: Vec<(u64, Vec<Bytes>)>) -> Result<(), Failure> {
+        let whole = |(at, pieces): (u64, Vec<Bytes>)| (at, pieces.concat());
+        let extents: Vec<(u64, Vec<u8>)> = extents.into_iter().map(whole).collect();
         self.answer().await?;
         assert!(!self.panics.load(Ordering::SeqCst), "as the test wants it");
         if self.is_broken.load(Ordering::SeqCst) {

@@ -91,6 +91,11 @@ impl WriteOp {
         self.op(OsdOp::write(offset, data))
     }
 
+    /// Writes the bytes of several buffers at `offset`, without putting them together.
+    pub fn write_pieces(self, offset: u64, pieces: Vec<Bytes>) -> Self {
+        self.op(OsdOp::write_pieces(offset, pieces))
+    }
+
     /// Writes `data` repeatedly from `offset` on, `len` bytes in all. `len` is a multiple of the length
     /// of `data`.
     pub fn write_same(self, offset: u64, len: u64, data: Bytes) -> Self {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::task::AtomicWaker;
 use loligo_wire::Tid;
 use loligo_wire::message::Msg;
-use loligo_wire::message::osd::{Attempt, MOSDOp, ObjectLocator, OsdFlags, OsdReply};
+use loligo_wire::message::osd::{Attempt, MOSDOp, ObjectLocator, OsdFlags, OsdOp, OsdReply};
 use rustix::time::{ClockId, clock_gettime};
 
 use super::Objecter;
@@ -49,7 +49,7 @@ pub(crate) struct Op {
 
 impl Op {
     pub(crate) fn new(tid: Tid, request: MOSDOp, marks: Option<Box<Marks>>) -> Arc<Self> {
-        let data_len = request.ops.iter().map(|op| op.data.len()).sum();
+        let data_len = request.ops.iter().map(OsdOp::data_len).sum();
         let cost = Throttle::cost(data_len);
         let flight = FlightCell::new();
         let (answered_on, outcome, waker) = (AtomicU64::new(0), OnceLock::new(), AtomicWaker::new());

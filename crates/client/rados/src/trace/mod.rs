@@ -293,7 +293,7 @@ impl Record {
             namespace: request.locator.nspace.clone(),
             object: request.oid.clone(),
             codes: request.ops.iter().map(|op| op.code).take(NAMED_MAX).collect(),
-            sent: request.ops.iter().map(|op| op.data.len() as u64).sum(),
+            sent: request.ops.iter().map(|op| op.data_len() as u64).sum(),
             received,
             new: marks.new,
             moments: marks.moments.lock().clone(),

@@ -53,7 +53,7 @@ impl Backend for CachedObjects {
         inner.read_object(&inner.reader(), extent).await
     }
 
-    async fn write(&self, object: u64, extents: Vec<(u64, Bytes)>) -> Result<(), Error> {
+    async fn write(&self, object: u64, extents: Vec<(u64, Vec<Bytes>)>) -> Result<(), Error> {
         let inner = self.0.upgrade().ok_or(Errno::ENOTCONN)?;
         let written = inner.write_object_back(object, &extents).await;
         written.inspect_err(|e| {
@@ -303,18 +303,19 @@ impl Inner {
         Ok(())
     }
 
-    async fn write_object_back(&self, object: u64, extents: &[(u64, Bytes)]) -> Result<(), Error> {
+    async fn write_object_back(&self, object: u64, extents: &[(u64, Vec<Bytes>)]) -> Result<(), Error> {
         self.check_watch()?;
         self.check_view()?;
         self.confirm_lock().await?;
         let (Some((first, _)), Some((last, end))) = (extents.first(), extents.last()) else { return Ok(()) };
-        let len = last + end.len() as u64 - first;
+        let len = last + end.iter().map(|piece| piece.len() as u64).sum::<u64>() - first;
         let extent = ObjectExtent { object: ObjectNo(object), offset: *first, len };
         let before = if extents.len() == 1 { Before::Replaced } else { Before::Kept };
         let io = self.writer()?;
         let writing = self.map.writing(&[object]).await?;
-        let write =
-            |op| extents.iter().fold(op, |op: WriteOp, (offset, data)| op.write(*offset, data.clone()));
+        let write = |op| {
+            extents.iter().fold(op, |op: WriteOp, (offset, data)| op.write_pieces(*offset, data.clone()))
+        };
         let missing = writing.was_missing(object);
         done(&self.change(&io, ObjectChange { extent, before, missing, op: write }).await?)
     }

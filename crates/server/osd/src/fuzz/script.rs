@@ -15,8 +15,8 @@ pub(super) const POOL: PoolId = PoolId(1);
 
 /// An action.
 pub(super) enum Step {
-    /// A request.
-    Request { client: usize, object: u8, snap: Option<u64>, ops: Ops },
+    /// A request. The operations are boxed, since they are much larger than any other step.
+    Request { client: usize, object: u8, snap: Option<u64>, ops: Box<Ops> },
     /// A client resends its newest request.
     Again { client: usize },
     /// A snapshot is taken; all clients know of it.
@@ -99,7 +99,7 @@ impl Script<'_> {
         }
         let snap = (head & 0x40 != 0).then(|| u64::from(self.byte()));
         let ops = (0..=head >> 4 & 3).map(|_| self.op()).collect();
-        Some(Step::Request { client, object, snap, ops })
+        Some(Step::Request { client, object, snap, ops: Box::new(ops) })
     }
 
     fn byte(&mut self) -> u8 {

@@ -150,7 +150,7 @@ impl Play {
     fn step(&mut self, step: Step) {
         match step {
             Step::Request { client, object, snap, ops } => {
-                let op = self.request(object, snap, ops);
+                let op = self.request(object, snap, *ops);
                 self.tid += 1;
                 self.send(client, Tid(self.tid), object, op);
             }

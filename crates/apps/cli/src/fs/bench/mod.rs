@@ -111,14 +111,14 @@ struct Shared {
 impl Shared {
     /// One operation after the other, until the time is over.
     async fn operate(self: Arc<Self>) -> Result<Histogram<u64>, Error> {
-        let mut latency_ns = histogram();
+        let (mut latency_ns, mut buf) = (histogram(), Vec::new());
         let mut now = Instant::now();
         while now < self.until && !self.is_interrupted.load(Ordering::Relaxed) {
             let number = self.begun.fetch_add(1, Ordering::Relaxed);
             if number >= self.ops_max {
                 break;
             }
-            self.work.operate(number).await?;
+            self.work.operate(number, &mut buf).await?;
             let ended = Instant::now();
             latency_ns.saturating_record((ended - now).as_nanos() as u64);
             now = ended;

@@ -140,17 +140,15 @@ impl Work {
         if self.place.mode.is_of_data() { self.place.block } else { 0 }
     }
 
-    /// Carries out the operation of this number.
-    pub(super) async fn operate(&self, number: u64) -> Result<(), Error> {
+    /// Carries out the operation of this number. `buf` is the memory of the task that does so.
+    pub(super) async fn operate(&self, number: u64, buf: &mut Vec<u8>) -> Result<(), Error> {
         let Self { fs, place, file, data } = self;
         let at = |block: u64| block % place.blocks * place.block;
         match (place.mode, file) {
             (BenchMode::Write, Some(file)) => file.write_at(at(number), data.clone()).await,
             (BenchMode::Randwrite, Some(file)) => file.write_at(at(scramble(number)), data.clone()).await,
-            (BenchMode::Read, Some(file)) => file.read_at(at(number), place.block).await.map(drop),
-            (BenchMode::Randread, Some(file)) => {
-                file.read_at(at(scramble(number)), place.block).await.map(drop)
-            }
+            (BenchMode::Read, Some(file)) => self.read(file, at(number), buf).await,
+            (BenchMode::Randread, Some(file)) => self.read(file, at(scramble(number)), buf).await,
             (BenchMode::Create, _) => {
                 let options = OpenOptions::new().write().create_new();
                 fs.open(place.file(number), options).await?.close().await
@@ -165,6 +163,15 @@ impl Work {
         }
     }
 
+    /// Reads a block into a buffer, as programs do. A direct read has memory of its own anyway.
+    async fn read(&self, file: &File, at: u64, buf: &mut Vec<u8>) -> Result<(), Error> {
+        if self.place.is_direct {
+            return file.read_at(at, self.place.block).await.map(drop);
+        }
+        buf.resize(self.place.block as usize, 0);
+        file.read_into(at, buf).await.map(drop)
+    }
+
     /// Does everything once, so that the client's memory holds what it may hold.
     pub(super) async fn warm_up(&self) -> Result<(), Error> {
         let ops = match self.place.mode {
@@ -172,13 +179,12 @@ impl Work {
             BenchMode::Readdir => 1,
             _ => self.place.blocks,
         };
+        let mut buf = Vec::new();
         // In order, not scrambled: each block once.
         for number in 0..ops {
             match &self.file {
-                Some(file) => {
-                    file.read_at(number * self.place.block, self.place.block).await?;
-                }
-                None => self.operate(number).await?,
+                Some(file) => self.read(file, number * self.place.block, &mut buf).await?,
+                None => self.operate(number, &mut buf).await?,
             }
         }
         Ok(())

@@ -27,6 +27,9 @@ pub struct OsdOp {
     /// The input (`indata`) in a request, the output (`outdata`) in a reply: a slice of the message's
     /// data, not a copy.
     pub data: Bytes,
+    /// The rest of the input, if it comes in several buffers, none of them empty. There is none in an operation
+    /// that was decoded.
+    pub more: Box<[Bytes]>,
 }
 
 /// Arguments of READ, WRITE, WRITEFULL, APPEND, ZERO, TRUNCATE, SPARSE_READ, MAPEXT, CMPEXT: a byte
@@ -224,7 +227,7 @@ impl OsdOp {
 
     /// Creates an operation without arguments and input.
     pub fn new(code: OpCode) -> Self {
-        Self { code, flags: OpFlags::empty(), args: [0; ARGS_LEN], data: Bytes::new() }
+        Self { code, flags: OpFlags::empty(), args: [0; ARGS_LEN], data: Bytes::new(), more: Box::default() }
     }
 
     /// Creates an operation on a byte range.
@@ -243,6 +246,13 @@ impl OsdOp {
     pub fn write(offset: u64, data: Bytes) -> Self {
         let extent = Extent { offset, length: data.len() as u64, ..Extent::default() };
         Self::with_extent(OpCode::WRITE, extent, data)
+    }
+
+    /// WRITE at `offset` of the bytes of several buffers.
+    pub fn write_pieces(offset: u64, pieces: Vec<Bytes>) -> Self {
+        let length = pieces.iter().map(|piece| piece.len() as u64).sum();
+        let extent = Extent { offset, length, ..Extent::default() };
+        Self::with_extent(OpCode::WRITE, extent, Bytes::new()).with_pieces(pieces)
     }
 
     /// WRITEFULL with `data`.
@@ -396,7 +406,24 @@ impl OsdOp {
 
     /// Returns the operation with the given input or output.
     pub fn with_data(self, data: Bytes) -> Self {
-        Self { data, ..self }
+        Self { data, more: Box::default(), ..self }
+    }
+
+    /// Returns the operation with an input in several buffers.
+    pub fn with_pieces(self, pieces: impl IntoIterator<Item = Bytes>) -> Self {
+        let mut pieces = pieces.into_iter().filter(|piece| !piece.is_empty());
+        let data = pieces.next().unwrap_or_default();
+        Self { data, more: pieces.collect(), ..self }
+    }
+
+    /// The length of the input or output, in bytes.
+    pub fn data_len(&self) -> usize {
+        self.data.len() + self.more.iter().map(Bytes::len).sum::<usize>()
+    }
+
+    /// The buffers of the input or output, without empty ones.
+    pub fn pieces(&self) -> impl Iterator<Item = &Bytes> {
+        std::iter::once(&self.data).chain(self.more.iter()).filter(|piece| !piece.is_empty())
     }
 
     /// Returns the operation with the given flags.
@@ -544,7 +571,7 @@ impl OsdOp {
         fixed[..2].copy_from_slice(&self.code.0.to_le_bytes());
         fixed[2..6].copy_from_slice(&self.flags.bits().to_le_bytes());
         fixed[6..34].copy_from_slice(&self.args);
-        fixed[34..].copy_from_slice(&self.data.len().saturating_as::<u32>().to_le_bytes());
+        fixed[34..].copy_from_slice(&self.data_len().saturating_as::<u32>().to_le_bytes());
         w.raw(&fixed);
     }
 
@@ -602,6 +629,19 @@ mod tests {
         let bytes = w.into_bytes();
         let mut payloads = op.data.clone();
         OsdOp::decode_fixed(&mut Reader::new(&bytes), &mut payloads).expect("decodes")
+    }
+
+    #[test]
+    fn an_input_in_several_buffers_is_sent_as_one() {
+        let buffers = ["", "ab", "", "cdef", "g"].map(|text| Bytes::from_static(text.as_bytes()));
+        let op = OsdOp::write_pieces(4096, buffers.to_vec());
+        assert_eq!((op.data_len(), op.pieces().count()), (7, 3));
+        let mut w = Writer::new();
+        op.encode_fixed(&mut w);
+        let mut sent: Bytes = op.pieces().flatten().copied().collect();
+        let seen = OsdOp::decode_fixed(&mut Reader::new(&w.into_bytes()), &mut sent).expect("decodes");
+        assert_eq!(seen, OsdOp::write(4096, Bytes::from_static(b"abcdefg")));
+        assert_eq!(OsdOp::write_pieces(0, Vec::new()), OsdOp::write(0, Bytes::new()));
     }
 
     #[test]

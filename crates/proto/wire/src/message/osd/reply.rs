@@ -127,7 +127,7 @@ impl Message for MOSDOpReply {
     }
 
     fn data(&self) -> Data {
-        self.ops.iter().map(|result| &result.op.data).filter(|data| !data.is_empty()).cloned().collect()
+        self.ops.iter().flat_map(|result| result.op.pieces()).cloned().collect()
     }
 
     fn front_len_hint(&self) -> usize {

@@ -183,7 +183,7 @@ impl Message for MOSDOp {
     }
 
     fn data(&self) -> Data {
-        self.ops.iter().map(|op| &op.data).filter(|data| !data.is_empty()).cloned().collect()
+        self.ops.iter().flat_map(OsdOp::pieces).cloned().collect()
     }
 
     fn front_len_hint(&self) -> usize {
