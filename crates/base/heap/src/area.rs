@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 // Links the library whose functions are declared below.
 use libmimalloc_sys as _;
@@ -15,14 +15,22 @@ use crate::wake;
 const AREA: usize = 16 << 30;
 /// The part that every program uses. The bookkeeping of the rest, 6 MiB, is made by [`grow`].
 const FIRST: usize = 1 << 30;
-/// Bytes in use from which on memory is prepared: a server that stores little stays small.
-pub(crate) const PREPARED_FROM: usize = 24 << 20;
+/// Bytes in use from which on a program counts as one that fills its memory, unless it rests before: then it
+/// does with so many more than it had at that time. What is in use is counted in whole blocks, and each thread
+/// begins some: a program that has only started must not count.
+const FILLING_FROM: usize = 64 << 20;
+const FILLING_AFTER_REST: usize = 16 << 20;
 /// Milliseconds for which a serving program keeps memory that it has freed.
 pub(crate) const KEPT_MS: i64 = 30_000;
 
 /// The address of the area; 0 if there is none.
 static BASE: AtomicUsize = AtomicUsize::new(0);
 static BLOCKS: Blocks<{ AREA / BLOCK }> = Blocks::new();
+/// Bytes in use from which on the program counts as one that fills its memory. Relaxed, as what it is compared
+/// with.
+static FILLING: AtomicUsize = AtomicUsize::new(FILLING_FROM);
+/// Whether memory that comes into use has large pages.
+static IS_LARGE: AtomicBool = AtomicBool::new(false);
 
 /// mimalloc's numbers of options (`mi_option_t`), which a test compares with their defaults.
 const PURGE_DELAY: i32 = 15;
@@ -62,6 +70,8 @@ pub(crate) fn begin() {
     // Pointers into the area are made from its address later.
     let base = start.expose_provenance().next_multiple_of(BLOCK);
     BASE.store(base, Ordering::Relaxed);
+    // If the first page of each thread were a large one, a program that does little would have many megabytes.
+    advise(0..AREA, libc::MADV_NOHUGEPAGE);
     // SAFETY: may be called at any time, and again.
     unsafe { mi_process_init() };
     manage(0..FIRST);
@@ -129,6 +139,10 @@ unsafe extern "C" fn commit(
             unsafe { *is_zero = false };
         }
         if BLOCKS.take(offset..offset + len) {
+            if is_filling() && !IS_LARGE.swap(true, Ordering::Relaxed) {
+                // What is in use stays as it is: its pages would become large ones without need.
+                advise((offset + len).next_multiple_of(BLOCK).min(AREA)..AREA, libc::MADV_HUGEPAGE);
+            }
             wake::wake();
         }
         return true;
@@ -141,9 +155,23 @@ unsafe extern "C" fn commit(
     is_given
 }
 
+/// Tells the kernel which pages a part of the area is to have. A kernel without large ones refuses: then there
+/// are none.
+fn advise(part: Range<usize>, advice: libc::c_int) {
+    // SAFETY: the part is mapped, and advice on the size of pages changes no byte.
+    unsafe { libc::madvise(address(part.start), part.len(), advice) };
+}
+
 /// Returns `true` if so much is in use that more will be.
 pub(crate) fn is_filling() -> bool {
-    BLOCKS.used() * BLOCK >= PREPARED_FROM
+    BLOCKS.used() * BLOCK >= FILLING.load(Ordering::Relaxed)
+}
+
+/// The program has started: what it uses from now on is data.
+pub(crate) fn rests() {
+    if !is_filling() {
+        FILLING.store(BLOCKS.used() * BLOCK + FILLING_AFTER_REST, Ordering::Relaxed);
+    }
 }
 
 /// Makes the pages of wanted blocks present. Returns `false` if the kernel cannot.

@@ -4,6 +4,8 @@ use std::ffi::c_void;
 use std::ops::Range;
 use std::{fs, ptr};
 
+use crate::area;
+
 unsafe extern "C" {
     fn mi_collect(force: bool);
 }
@@ -16,6 +18,7 @@ unsafe extern "C" {
 pub fn rest() {
     // SAFETY: frees only what is unused.
     unsafe { mi_collect(true) };
+    area::rests();
     let maps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
     let program = fs::read_link("/proc/self/exe").unwrap_or_default();
     for code in program.to_str().into_iter().flat_map(|program| code_of(&maps, program)) {

@@ -19,6 +19,14 @@ fn stored(bytes: usize) -> Vec<Box<[u8]>> {
     (0..bytes >> 12).map(|n| vec![n as u8 | 1; 4096].into_boxed_slice()).collect()
 }
 
+/// Whether some memory has been said to have large pages; `None` if this kernel has none.
+fn wants_large_pages() -> Option<bool> {
+    let maps = fs::read_to_string("/proc/self/smaps").expect("the kernel tells");
+    let mut flags = maps.lines().filter_map(|line| line.strip_prefix("VmFlags:"));
+    let is_there = fs::exists("/sys/kernel/mm/transparent_hugepage").expect("it is there or not");
+    is_there.then(|| flags.any(|flags| flags.split_whitespace().any(|flag| flag == "hg")))
+}
+
 #[test]
 fn memory_of_a_server_is_prepared_and_used_again() {
     const STORED: usize = 256 << 20;
@@ -27,7 +35,9 @@ fn memory_of_a_server_is_prepared_and_used_again() {
     serve();
     let small = stored(4 << 20);
     assert!(resident() < before + (16 << 20), "a server that stores little stays small");
+    assert_ne!(wants_large_pages(), Some(true), "and has small pages");
     let large = stored(STORED);
+    assert_ne!(wants_large_pages(), Some(false), "it has large ones");
     let full = resident();
     assert!(
         full >= STORED as u64 && full < (STORED + STORED / 2) as u64,
