@@ -109,6 +109,10 @@ fn run() -> Result<(), Failure> {
         CalledAs::Mount => words.insert(1, "mount".to_owned()),
         CalledAs::Loligo | CalledAs::Rados => {}
     }
+    // Before the first memory is used. A command with an argument of this name runs as well.
+    if words.iter().any(|word| word == "mount") {
+        mount::take_small_pages();
+    }
     let (cli, builder) = command_line(words, bytes, called)?;
     carry_out(&cli, builder)
 }

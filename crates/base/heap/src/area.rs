@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::ops::Range;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 // Links the library whose functions are declared below.
 use libmimalloc_sys as _;
@@ -29,8 +29,6 @@ static BLOCKS: Blocks<{ AREA / BLOCK }> = Blocks::new();
 /// Bytes in use from which on the program counts as one that fills its memory. Relaxed, as what it is compared
 /// with.
 static FILLING: AtomicUsize = AtomicUsize::new(FILLING_FROM);
-/// Whether memory that comes into use has large pages.
-static IS_LARGE: AtomicBool = AtomicBool::new(false);
 
 /// mimalloc's numbers of options (`mi_option_t`), which a test compares with their defaults.
 const PURGE_DELAY: i32 = 15;
@@ -71,7 +69,8 @@ pub(crate) fn begin() {
     let base = start.expose_provenance().next_multiple_of(BLOCK);
     BASE.store(base, Ordering::Relaxed);
     // If the first page of each thread were a large one, a program that does little would have many megabytes.
-    advise(0..AREA, libc::MADV_NOHUGEPAGE);
+    // What comes later is as the system has it.
+    advise(0..FILLING_FROM, libc::MADV_NOHUGEPAGE);
     // SAFETY: may be called at any time, and again.
     unsafe { mi_process_init() };
     manage(0..FIRST);
@@ -139,10 +138,6 @@ unsafe extern "C" fn commit(
             unsafe { *is_zero = false };
         }
         if BLOCKS.take(offset..offset + len) {
-            if is_filling() && !IS_LARGE.swap(true, Ordering::Relaxed) {
-                // What is in use stays as it is: its pages would become large ones without need.
-                advise((offset + len).next_multiple_of(BLOCK).min(AREA)..AREA, libc::MADV_HUGEPAGE);
-            }
             wake::wake();
         }
         return true;

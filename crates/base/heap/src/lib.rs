@@ -4,9 +4,10 @@
 //! processor's time of a server whose memory fills. [`Heap`] is mimalloc with four differences:
 //!
 //! - Its memory comes from one reserved range of addresses (`area`): it is known which part comes into use.
-//! - Pages are small until the program uses much more memory than at its start, and large from then on.
-//! - A thread (`ahead`) makes pages present ahead of demand from the same time on, where the next are likely to
-//!   be used, in a program that has called [`serve`]. What it prepares is bounded by a share of what is in use.
+//! - The memory that is used first, at a program's start, has small pages.
+//! - A thread (`ahead`) makes pages present ahead of demand, where the next are likely to be used, in a program
+//!   that has called [`serve`], once it uses much more than at its start. What it prepares is bounded by a share
+//!   of what is in use.
 //! - Freed memory is kept for `area::KEPT_MS` before the kernel gets it back, and is used again first.
 //!
 //! A program that has started and waits calls [`rest()`].

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use loligo_fs::{FileSystem, MountOptions};
 use loligo_fuse::{Mount, Unmounter};
 use loligo_rados::{Builder, Rados, Waits};
+use rustix::thread::disable_transparent_huge_pages;
 use tokio::runtime::Runtime;
 
 use crate::admin;
@@ -60,6 +61,14 @@ struct Plan<'a> {
     dir: &'a Path,
     /// What `mount` and `df` show.
     shown: String,
+}
+
+/// Has the kernel give this process, and the one that serves a mount in the background, small pages alone.
+/// The allocator asks for huge ones: then each thread takes some megabytes, and new pages often wait until
+/// the kernel has moved others out of their way.
+pub(crate) fn take_small_pages() {
+    // A kernel that does not know the call gives what it gives.
+    let _ = disable_transparent_huge_pages(true);
 }
 
 pub(crate) fn run(args: &MountArgs, builder: Builder, options: &Options) -> Result<(), Failure> {
