@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
 use self::facts::{Names, RELEASES};
+use self::ours::Functions;
 use crate::Result;
 
 /// The sections, to be put into the page.
@@ -20,8 +21,8 @@ pub(crate) fn sections() -> Result<String> {
     words(&mut page, "rbd", &Names::of(facts::RBD), &ours.commands, |name| format!("rbd {name}"))?;
     monitor(&mut page, &Names::of(facts::MON), &ours)?;
     classes(&mut page, &Names::of(facts::CLASSES), &ours.methods)?;
-    functions(&mut page, "librados", &Names::of(facts::LIBRADOS))?;
-    functions(&mut page, "librbd", &Names::of(facts::LIBRBD))?;
+    functions(&mut page, "librados", &Names::of(facts::LIBRADOS), &ours.functions)?;
+    functions(&mut page, "librbd", &Names::of(facts::LIBRBD), &ours.functions)?;
     Ok(page)
 }
 
@@ -105,21 +106,31 @@ fn classes(page: &mut String, stock: &Names, methods: &BTreeMap<String, Vec<Stri
     Ok(())
 }
 
-/// Functions of a C library. None is here. There are too many for a row each.
-fn functions(page: &mut String, library: &str, stock: &Names) -> Result<()> {
+/// Functions of a C library. There are too many for a row each: those are named that do not do what stock's do.
+fn functions(page: &mut String, library: &str, stock: &Names, ours: &Functions) -> Result<()> {
+    let among = |wanted: &dyn Fn(&str) -> bool| -> Vec<String> {
+        stock.iter().filter(|(name, _)| wanted(name)).map(|(name, _)| format!("`{name}`")).collect()
+    };
+    let missing = among(&|name| !ours.exported.contains(name));
+    let absent = among(&|name| ours.absent.contains(name));
+    let all = stock.iter().count();
     writeln!(page, "\n## C functions of {library}\n")?;
     writeln!(
         page,
-        "There is no C library yet: none of {} is here. Programs in Rust have the same as crates.\n",
-        stock.iter().count()
+        "{} of the {all} functions of releases {} are in Loligo's {library} ([Programs that exist](book/programs.md)).",
+        all - missing.len(),
+        RELEASES.map(|release| release.to_string()).join(", "),
     )?;
-    let mut by_releases: BTreeMap<&BTreeSet<u32>, Vec<String>> = BTreeMap::new();
-    for (name, releases) in stock.iter() {
-        by_releases.entry(releases).or_default().push(format!("`{name}`"));
+    if !missing.is_empty() {
+        writeln!(page, "\nNot there: {}", missing.join(" "))?;
     }
-    for (releases, names) in by_releases.iter().rev() {
-        let of: Vec<String> = releases.iter().map(ToString::to_string).collect();
-        writeln!(page, "- Releases {}: {}", of.join(", "), names.join(" "))?;
+    if !absent.is_empty() {
+        writeln!(
+            page,
+            "\n{} of them fail with EOPNOTSUPP, whatever they are given, because Loligo does not have their feature:\n{}",
+            absent.len(),
+            absent.join(" ")
+        )?;
     }
     Ok(())
 }
@@ -152,6 +163,9 @@ mod tests {
         assert_eq!(ours.monitor.get("osd tier add"), None);
         assert_eq!(ours.methods["version"], ["set", "inc", "inc_conds", "read", "check_conds"]);
         assert!(ours.methods["rbd"].len() > 50 && !ours.methods.contains_key("rgw"));
+        let ours::Functions { exported, absent } = ours.functions;
+        assert!(exported.is_superset(&absent) && exported.contains("rados_read"));
+        assert!(absent.contains("rbd_mirror_peer_add") && !absent.contains("rbd_open"));
     }
 
     #[test]

@@ -1,5 +1,5 @@
-//! What is here, read from the sources: commands of the program and of the monitor, and methods of object
-//! classes.
+//! What is here, read from the sources: commands of the program and of the monitor, methods of object classes,
+//! and functions of the C libraries.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +27,15 @@ pub(super) struct Ours {
     pub(super) monitor: BTreeMap<String, Answer>,
     /// By class.
     pub(super) methods: BTreeMap<String, Vec<String>>,
+    pub(super) functions: Functions,
+}
+
+/// Functions of the C libraries.
+pub(super) struct Functions {
+    /// All that are exported.
+    pub(super) exported: BTreeSet<String>,
+    /// Those that fail with EOPNOTSUPP, whatever they are given.
+    pub(super) absent: BTreeSet<String>,
 }
 
 pub(super) fn read() -> Result<Ours> {
@@ -41,7 +50,29 @@ pub(super) fn read() -> Result<Ours> {
     for file in sources("crates/server/classes/src")? {
         class_methods(parsed(&file)?, &mut methods);
     }
-    Ok(Ours { commands, monitor, methods })
+    Ok(Ours { commands, monitor, methods, functions: functions("crates/apps/capi")? })
+}
+
+fn functions(package: &str) -> Result<Functions> {
+    let package = workspace().join(package);
+    let mut exported = BTreeSet::new();
+    for library in ["librados", "librbd"] {
+        let list = package.join("symbols").join(library).with_extension("txt");
+        let names = fs::read_to_string(&list).map_err(|e| format!("{}: {e}", list.display()))?;
+        exported.extend(names.lines().map(str::to_owned));
+    }
+    let tokens: Vec<TokenTree> = parsed(&package.join("src/absent.rs"))?.into_iter().collect();
+    let mut absent = BTreeSet::new();
+    for at in tokens.windows(3) {
+        if let [TokenTree::Ident(name), TokenTree::Punct(mark), TokenTree::Group(list)] = at
+            && name == "absent"
+            && mark.as_char() == '!'
+        {
+            let is_name = |token: &TokenTree| matches!(token, TokenTree::Ident(_));
+            absent.extend(list.stream().into_iter().filter(is_name).map(|name| name.to_string()));
+        }
+    }
+    Ok(Functions { exported, absent })
 }
 
 /// The source files below a folder.
