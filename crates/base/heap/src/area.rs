@@ -15,9 +15,9 @@ use crate::wake;
 const AREA: usize = 16 << 30;
 /// The part that every program uses. The bookkeeping of the rest, 6 MiB, is made by [`grow`].
 const FIRST: usize = 1 << 30;
-/// Bytes in use from which on a program counts as one that fills its memory, unless it rests before: then it
-/// does with so many more than it had at that time. What is in use is counted in whole blocks, and each thread
-/// begins some: a program that has only started must not count.
+/// Bytes in use from which on a program counts as one that fills its memory, unless it rests before: then
+/// it does with so many more than it had at that time. What is in use is counted in whole blocks, and each
+/// thread begins some: a program that has only started must not count.
 const FILLING_FROM: usize = 64 << 20;
 const FILLING_AFTER_REST: usize = 16 << 20;
 /// Milliseconds for which a serving program keeps memory that it has freed.
@@ -26,8 +26,8 @@ pub(crate) const KEPT_MS: i64 = 30_000;
 /// The address of the area; 0 if there is none.
 static BASE: AtomicUsize = AtomicUsize::new(0);
 static BLOCKS: Blocks<{ AREA / BLOCK }> = Blocks::new();
-/// Bytes in use from which on the program counts as one that fills its memory. Relaxed, as what it is compared
-/// with.
+/// Bytes in use from which on the program counts as one that fills its memory. Relaxed, as what it is
+/// compared with.
 static FILLING: AtomicUsize = AtomicUsize::new(FILLING_FROM);
 
 /// mimalloc's numbers of options (`mi_option_t`), which a test compares with their defaults.
@@ -68,8 +68,8 @@ pub(crate) fn begin() {
     // Pointers into the area are made from its address later.
     let base = start.expose_provenance().next_multiple_of(BLOCK);
     BASE.store(base, Ordering::Relaxed);
-    // If the first page of each thread were a large one, a program that does little would have many megabytes.
-    // What comes later is as the system has it.
+    // If the first page of each thread were a large one, a program that does little would have many
+    // megabytes. What comes later is as the system has it.
     advise(0..FILLING_FROM, libc::MADV_NOHUGEPAGE);
     // SAFETY: may be called at any time, and again.
     unsafe { mi_process_init() };
@@ -150,8 +150,8 @@ unsafe extern "C" fn commit(
     is_given
 }
 
-/// Tells the kernel which pages a part of the area is to have. A kernel without large ones refuses: then there
-/// are none.
+/// Tells the kernel which pages a part of the area is to have. A kernel without large ones refuses: then
+/// there are none.
 fn advise(part: Range<usize>, advice: libc::c_int) {
     // SAFETY: the part is mapped, and advice on the size of pages changes no byte.
     unsafe { libc::madvise(address(part.start), part.len(), advice) };

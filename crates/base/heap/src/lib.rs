@@ -5,9 +5,9 @@
 //!
 //! - Its memory comes from one reserved range of addresses (`area`): it is known which part comes into use.
 //! - The memory that is used first, at a program's start, has small pages.
-//! - A thread (`ahead`) makes pages present ahead of demand, where the next are likely to be used, in a program
-//!   that has called [`serve`], once it uses much more than at its start. What it prepares is bounded by a share
-//!   of what is in use.
+//! - A thread (`ahead`) makes pages present ahead of demand, where the next are likely to be used, in a
+//!   program that has called [`serve`], once it uses much more than at its start. What it prepares is bounded
+//!   by a share of what is in use.
 //! - Freed memory is kept for `area::KEPT_MS` before the kernel gets it back, and is used again first.
 //!
 //! A program that has started and waits calls [`rest()`].

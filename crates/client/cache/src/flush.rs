@@ -248,8 +248,8 @@ impl<B: Backend> Drop for UnderWay<B> {
     }
 }
 
-/// Converts blocks to extents: adjacent pieces are one. The back end gets the pages themselves; what is written
-/// meanwhile is in others.
+/// Converts blocks to extents: adjacent pieces are one. The back end gets the pages themselves; what is
+/// written meanwhile is in others.
 fn extents(blocks: Vec<Sent>, block_bytes: u32) -> Vec<(u64, Vec<Bytes>)> {
     let (mut extents, mut end) = (Vec::<(u64, Vec<Bytes>)>::new(), None);
     for sent in blocks {

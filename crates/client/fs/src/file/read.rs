@@ -51,9 +51,9 @@ impl File {
         self.read_to((offset, buf.len() as u64), Target::Buffer(buf)).await
     }
 
-    /// Reads as [`File::read_at`], but returns the bytes in pieces, none of them empty. What is in the client's
-    /// cache is not copied: a piece of it stays as it was when it was read, and its memory is not counted
-    /// against the cache's size. A caller that keeps pieces for long should copy them.
+    /// Reads as [`File::read_at`], but returns the bytes in pieces, none of them empty. What is in the
+    /// client's cache is not copied: a piece of it stays as it was when it was read, and its memory is not
+    /// counted against the cache's size. A caller that keeps pieces for long should copy them.
     ///
     /// # Errors
     /// As [`File::read_at`].

@@ -27,8 +27,8 @@ pub struct OsdOp {
     /// The input (`indata`) in a request, the output (`outdata`) in a reply: a slice of the message's
     /// data, not a copy.
     pub data: Bytes,
-    /// The rest of the input, if it comes in several buffers, none of them empty. There is none in an operation
-    /// that was decoded.
+    /// The rest of the input, if it comes in several buffers, none of them empty. There is none in an
+    /// operation that was decoded.
     pub more: Box<[Bytes]>,
 }
 
