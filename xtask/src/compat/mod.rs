@@ -106,7 +106,8 @@ fn classes(page: &mut String, stock: &Names, methods: &BTreeMap<String, Vec<Stri
     Ok(())
 }
 
-/// Functions of a C library. There are too many for a row each: those are named that do not do what stock's do.
+/// Functions of a C library. There are too many for a row each: those are named that do not do what stock's
+/// do.
 fn functions(page: &mut String, library: &str, stock: &Names, ours: &Functions) -> Result<()> {
     let among = |wanted: &dyn Fn(&str) -> bool| -> Vec<String> {
         stock.iter().filter(|(name, _)| wanted(name)).map(|(name, _)| format!("`{name}`")).collect()

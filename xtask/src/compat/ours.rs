@@ -1,5 +1,5 @@
-//! What is here, read from the sources: commands of the program and of the monitor, methods of object classes,
-//! and functions of the C libraries.
+//! What is here, read from the sources: commands of the program and of the monitor, methods of object
+//! classes, and functions of the C libraries.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
