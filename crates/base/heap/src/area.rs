@@ -68,9 +68,7 @@ pub(crate) fn begin() {
     // Pointers into the area are made from its address later.
     let base = start.expose_provenance().next_multiple_of(BLOCK);
     BASE.store(base, Ordering::Relaxed);
-    // If the first page of each thread were a large one, a program that does little would have many
-    // megabytes. What comes later is as the system has it.
-    advise(0..FILLING_FROM, libc::MADV_NOHUGEPAGE);
+    take_small_pages(0..FILLING_FROM);
     // SAFETY: may be called at any time, and again.
     unsafe { mi_process_init() };
     manage(0..FIRST);
@@ -150,11 +148,12 @@ unsafe extern "C" fn commit(
     is_given
 }
 
-/// Tells the kernel which pages a part of the area is to have. A kernel without large ones refuses: then
-/// there are none.
-fn advise(part: Range<usize>, advice: libc::c_int) {
+/// Has the kernel give a part of the area small pages: if the first page of each thread were a large one, a
+/// program that does little would have many megabytes. A kernel without large ones refuses: then there are
+/// none. What lies behind the part is as the system has it.
+fn take_small_pages(part: Range<usize>) {
     // SAFETY: the part is mapped, and advice on the size of pages changes no byte.
-    unsafe { libc::madvise(address(part.start), part.len(), advice) };
+    unsafe { libc::madvise(address(part.start), part.len(), libc::MADV_NOHUGEPAGE) };
 }
 
 /// Returns `true` if so much is in use that more will be.

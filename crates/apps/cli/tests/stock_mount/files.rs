@@ -78,7 +78,7 @@ fn open_files_outlive_their_names() {
     let mut append = OpenOptions::new().append(true).open(place.ours("a")).expect("opened");
     append.write_all(b"er").expect("written");
     let mut theirs = OpenOptions::new().append(true).open(place.theirs("a")).expect("opened");
-    // ceph-fuse appends where the kernel in front of it believes the end to be, and tells it a little later.
+    // The kernel in front of ceph-fuse decides where an append goes. It hears of a new end a little later.
     let began = Instant::now();
     while theirs.metadata().expect("known").len() != 5 && began.elapsed() < Duration::from_secs(5) {
         std::thread::sleep(Duration::from_millis(1));

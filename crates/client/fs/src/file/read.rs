@@ -17,7 +17,7 @@ use crate::error::Error;
 use crate::inode::Inode;
 use crate::mds::Use;
 
-/// Reads of so many bytes are copied into one buffer at once: pieces would be of little use.
+/// Reads of cached data of so many bytes are copied at once: making pieces first would cost more.
 const SMALL_BYTES: u64 = 32 << 10;
 
 impl File {
@@ -28,7 +28,8 @@ impl File {
     /// # Errors
     /// EBADF if the file is not open to read; EIO if locks were lost that the file was opened with.
     pub async fn read_at(&self, offset: u64, len: u64) -> Result<Bytes, Error> {
-        if len <= SMALL_BYTES {
+        // What comes from the store is in memory of its own.
+        if len <= SMALL_BYTES && self.cached.is_some() && !self.is_direct() {
             let mut data = BytesMut::zeroed(usize::try_from(len).map_err(|_| Errno::EINVAL)?);
             let len = self.read_into(offset, &mut data).await?;
             data.truncate(len);
