@@ -109,7 +109,12 @@ impl Core {
 
     /// Returns the client's clock: milliseconds since the mount began.
     pub(crate) fn now_ms(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+        self.ms_at(Instant::now())
+    }
+
+    /// Returns a time by the client's clock.
+    pub(crate) fn ms_at(&self, at: Instant) -> u64 {
+        u64::try_from((at - self.began).as_millis()).unwrap_or(u64::MAX)
     }
 
     pub(crate) fn next_tid(&self) -> Tid {

@@ -282,25 +282,23 @@ impl Load<'_> {
 
     /// Returns the time of each operation.
     fn operate_for_a_time(&self, through: &dyn Through, file: i32) -> Result<Vec<u64>> {
-        let begun = AtomicU64::new(0);
+        let jobs = self.options.jobs as u64;
         let until = Instant::now() + Duration::from_secs(self.options.seconds);
-        let one = || -> std::result::Result<Vec<u64>, String> {
+        // Threads do not share a counter of operations: it would limit how many they make.
+        let one = |job: u64| -> std::result::Result<Vec<u64>, String> {
             let mut buffer = Buffer::new(self.options.block);
-            let (mut times_ns, mut now) = (Vec::new(), Instant::now());
-            while now < until && !IS_TOLD.load(Ordering::Relaxed) {
-                let number = begun.fetch_add(1, Ordering::Relaxed);
-                if number >= self.ops_max() {
-                    break;
-                }
+            let (mut times_ns, mut now, mut number) = (Vec::new(), Instant::now(), job);
+            while now < until && number < self.ops_max() && !IS_TOLD.load(Ordering::Relaxed) {
                 self.operate(through, file, &mut buffer, number).map_err(|e| e.to_string())?;
                 let ended = Instant::now();
                 times_ns.push(u64::try_from((ended - now).as_nanos()).unwrap_or(u64::MAX));
                 now = ended;
+                number += jobs;
             }
             Ok(times_ns)
         };
         let all = thread::scope(|scope| {
-            let threads: Vec<_> = (0..self.options.jobs).map(|_| scope.spawn(one)).collect();
+            let threads: Vec<_> = (0..jobs).map(|job| scope.spawn(move || one(job))).collect();
             threads.into_iter().map(joined).collect::<std::result::Result<Vec<Vec<u64>>, String>>()
         })?;
         Ok(all.concat())

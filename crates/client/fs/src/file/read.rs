@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
 use loligo_cache::Target;
@@ -10,11 +9,13 @@ use loligo_fs_core::caps::Access;
 use loligo_rados::Errno;
 use loligo_wire::Caps;
 use tokio::task::coop::consume_budget;
+use tokio::time::Instant;
 
 use super::File;
 use crate::core::Core;
 use crate::error::Error;
 use crate::inode::Inode;
+use crate::life::thread_number;
 use crate::mds::Use;
 
 /// Reads of cached data of so many bytes are copied at once: making pieces first would cost more.
@@ -78,7 +79,7 @@ impl File {
         // those that answer the servers.
         consume_budget().await;
         let began = Instant::now();
-        let len = match self.try_cached(offset, end, &mut to) {
+        let len = match self.try_cached((offset, end), &mut to, began) {
             Some(len) => len,
             None => self.read_waiting(offset, end, to).await?,
         };
@@ -107,20 +108,29 @@ impl File {
     }
 
     /// Reads what is in the cache, without a lock of this client's. Returns `None` if something is missing.
-    fn try_cached(&self, offset: u64, end: u64, to: &mut Target<'_>) -> Option<usize> {
+    fn try_cached(&self, (offset, end): (u64, u64), to: &mut Target<'_>, now: Instant) -> Option<usize> {
         let cached = self.cached.as_ref().filter(|_| !self.is_direct())?;
-        let reading = self.fs.core.try_acquire(&self.inode, Access::Read, None)?;
-        let (view, size) = (&reading.view, self.inode.data.size());
-        if !reading.is_cached() || view.is_inline || (end > size && !view.knows_size) {
+        let (core, data) = (&self.fs.core, &self.inode.data);
+        if core.barrier.is_up() {
             return None;
         }
-        let end = end.min(size);
-        if end <= offset {
-            return Some(0);
+        let (read, looks) = data.read_cached(core.ms_at(now), thread_number(), |view| {
+            let size = data.size();
+            if view.is_inline || (end > size && !view.knows_size) {
+                return None;
+            }
+            let end = end.min(size);
+            if end <= offset {
+                return Some(0);
+            }
+            let layout = view.objects.as_ref()?.layout();
+            let len = usize::try_from(end - offset).ok()?;
+            cached.try_read(layout, (offset, len), &mut to.part(0..len), size).then_some(len)
+        });
+        if looks {
+            core.look(&self.inode);
         }
-        let layout = view.objects.as_ref()?.layout();
-        let len = usize::try_from(end - offset).ok()?;
-        cached.try_read(layout, (offset, len), &mut to.part(0..len), size).then_some(len)
+        read
     }
 
     async fn read_now(

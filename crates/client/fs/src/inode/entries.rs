@@ -1,5 +1,7 @@
 //! What a directory's names mean, as far as that may be relied on, and what changes it.
 
+use std::sync::Arc;
+
 use loligo_fs_core::caps::InodeCaps;
 use loligo_fs_core::dir::Mark;
 use loligo_maps::ObjectHash;
@@ -9,6 +11,7 @@ use super::id::InodeId;
 use super::known::{Clock, Known};
 use super::mode;
 use super::names::{Entry, NamePage, Named};
+use super::trust::Trust;
 
 /// What a directory's names mean.
 impl Known {
@@ -32,15 +35,31 @@ impl Known {
         lease.max(self.holds_until(Caps::FILE_SHARED, now_ms))
     }
 
+    /// Returns what a name of this directory meant last, whether or not that may be relied on.
+    pub(crate) fn means(&self, name: &[u8]) -> Option<InodeId> {
+        self.names.get(name).map(|entry| entry.id)
+    }
+
+    /// Returns the number of the lease on a name that a session gave, unless it is over.
+    pub(crate) fn lease_of(&self, name: &[u8], of: &Arc<Trust>, now_ms: u64) -> Option<u32> {
+        let lease = self.names.get(name)?.lease.as_ref()?;
+        (Arc::ptr_eq(&lease.trust, of) && lease.holds(now_ms)).then_some(lease.seq)
+    }
+
+    /// Returns `true` if all names of this directory are known for sure.
+    pub(crate) fn is_complete(&self, now_ms: u64) -> bool {
+        self.at(now_ms, InodeCaps::is_complete)
+    }
+
     /// Returns `true` if this directory has no such name: that is known for sure.
     pub(crate) fn lacks(&self, name: &[u8], now_ms: u64) -> bool {
-        self.names.get(name).is_none() && self.at(now_ms, InodeCaps::is_complete)
+        self.names.get(name).is_none() && self.is_complete(now_ms)
     }
 
     /// Returns the names after a place, so many at most, and none that may not be relied on; `None` unless
     /// all names are known.
     pub(crate) fn page(&self, place: (u32, Option<&[u8]>), max: usize, now_ms: u64) -> Option<NamePage> {
-        if !self.at(now_ms, InodeCaps::is_complete) {
+        if !self.is_complete(now_ms) {
             return None;
         }
         let mut names = Vec::new();
@@ -78,6 +97,16 @@ impl Known {
     pub(crate) fn forget_name(&mut self, name: &[u8]) {
         self.names.remove(name);
         self.becomes_incomplete();
+    }
+
+    /// The lease on a name goes back. Fs may vouch for it still.
+    pub(crate) fn end_lease(&mut self, name: &[u8], now_ms: u64) {
+        match self.means(name) {
+            Some(id) if self.issued(now_ms).contains(Caps::FILE_SHARED) => {
+                self.remember_name(name, Entry { id, lease: None });
+            }
+            _ => self.forget_name(name),
+        }
     }
 
     /// Forgets names if they mean what they did. They exist, as far as is known.
@@ -157,7 +186,6 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
     use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
     use std::time::Duration;
 
@@ -166,7 +194,6 @@ mod tests {
     use loligo_wire::{CapId, Ino};
 
     use super::super::names::{Lease, Names};
-    use super::super::trust::Trust;
     use super::*;
 
     const RANK: Rank = Rank(0);
@@ -200,7 +227,7 @@ mod tests {
         /// The rank takes Fs back.
         fn revoke(&mut self) {
             let (cap_id, caps) = (CapId(1), Caps::PIN);
-            let grant = Grant { cap_id, caps, wanted: Caps::NONE, seq: 2, mseq: 0 };
+            let grant = Grant { cap_id, caps, wanted: Caps::NONE, seq: 2, mseq: 0, is_revoke: true };
             let clock = Clock { now: Moment(Duration::ZERO), tids: &self.tids };
             self.known.with_caps(clock, |caps, view| caps.grant(RANK, &grant, view));
             if self.known.caps.take_effects().contains(&Effect::ForgetNames) {
@@ -237,11 +264,16 @@ mod tests {
         let mut known = Known::new(Ino(1), false, Names::new(Arc::default()));
         let id = InodeId::head(Ino(5));
         let trust = Arc::new(Trust::default());
-        let lease = Some(Lease { until_ms: 100, generation: trust.generation(), trust: Arc::clone(&trust) });
+        let generation = trust.generation();
+        let lease = Some(Lease { until_ms: 100, seq: 7, generation, trust: Arc::clone(&trust) });
         known.remember_name(b"leased", Entry { id, lease });
         known.remember_name(b"held", Entry { id, lease: None });
         assert_eq!(known.entry(b"leased", 99), Some(id));
         assert_eq!(known.entry(b"leased", 100), None);
+        assert_eq!(known.lease_of(b"leased", &trust, 99), Some(7));
+        assert_eq!(known.lease_of(b"leased", &trust, 100), None, "it is over");
+        assert_eq!(known.lease_of(b"leased", &Arc::new(Trust::default()), 99), None, "of another session");
+        assert_eq!(known.lease_of(b"held", &trust, 99), None);
         trust.end_generation();
         assert_eq!(known.entry(b"leased", 99), None, "given before the session grew stale");
         assert_eq!(known.entry(b"held", 0), None, "Fs is not held");
@@ -250,6 +282,24 @@ mod tests {
         known.forget_held_names();
         assert_eq!(known.entry(b"held", 0), None);
         assert!(known.names.get(b"leased").is_some());
+    }
+
+    #[test]
+    fn a_lease_that_went_back_vouches_for_nothing() {
+        let mut bench = Bench::new();
+        let id = InodeId::head(Ino(5));
+        let trust = Arc::new(Trust::default());
+        let lease =
+            || Lease { until_ms: 100, seq: 1, generation: trust.generation(), trust: Arc::clone(&trust) };
+        for (fs, expected) in [(true, Some(id)), (false, None)] {
+            bench.known.remember_name(b"x", Entry { id, lease: Some(lease()) });
+            if !fs {
+                bench.revoke();
+            }
+            bench.known.end_lease(b"x", 0);
+            assert_eq!(bench.known.entry(b"x", 0), expected);
+            assert!(!bench.lacks("x"));
+        }
     }
 
     #[test]

@@ -33,6 +33,8 @@ pub(crate) struct Entry {
 pub(crate) struct Lease {
     /// Until when it holds, by the client's clock.
     pub(crate) until_ms: u64,
+    /// The server's number of it.
+    pub(crate) seq: u32,
     /// The generation of the session that it was given in.
     pub(crate) generation: u32,
     pub(crate) trust: Arc<Trust>,

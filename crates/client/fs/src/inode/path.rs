@@ -121,6 +121,30 @@ impl DataPath {
         self.word.begin(writes, generation).ok()
     }
 
+    /// Runs `read` with the view if data in the cache may be read now, without a lock, and without a counter
+    /// that other threads change at the same time. `thread` is the calling thread's number. `read` waits for
+    /// nobody; what it may not do, or does not find, is `None`.
+    ///
+    /// Also returns whether the state must be looked at.
+    pub(crate) fn read_cached<R>(
+        &self,
+        now_ms: u64,
+        thread: usize,
+        read: impl FnOnce(&DataView) -> Option<R>,
+    ) -> (Option<R>, bool) {
+        let view = self.view.load();
+        let Some(generation) =
+            view.as_ref().filter(|view| view.is_trusted(now_ms)).map(|view| view.generation())
+        else {
+            return (None, false);
+        };
+        let (read, looks) = self.word.short_read(thread, generation, || {
+            // This view is at least as new as the reference.
+            self.view.load().as_ref().and_then(|view| read(view))
+        });
+        (read.ok().flatten(), looks)
+    }
+
     /// Puts a reference back. Returns `true` if the state must be looked at.
     pub(crate) fn end(&self, class: Class) -> bool {
         let drained = self.word.put(class);
@@ -241,6 +265,21 @@ mod tests {
         trust.end_generation();
         trust.extend(1000);
         assert_eq!(path.try_begin(false, 99), None, "granted before it was stale");
+    }
+
+    #[test]
+    fn the_cache_is_read_while_the_session_is_trusted() {
+        let (path, trust) = trusted();
+        assert_eq!(path.read_cached(99, 0, |view| Some(view.knows_size)), (Some(false), false));
+        assert_eq!(path.read_cached(99, 0, |_| None::<()>), (None, false), "something is missing");
+        assert_eq!(path.read_cached(100, 0, |_| Some(())), (None, false), "not renewed");
+        let (read, looks) = path.read_cached(99, 0, |_| {
+            let _ = path.word.revoke(Caps::FILE_CACHE);
+            Some(())
+        });
+        assert_eq!((read, looks), (Some(()), true), "a revoke waits");
+        assert_eq!(path.read_cached(99, 0, |_| Some(())).0, None);
+        trust.end_generation();
     }
 
     #[test]

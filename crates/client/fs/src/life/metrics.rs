@@ -64,18 +64,18 @@ pub(crate) struct Held {
     pub(crate) names: u64,
 }
 
-/// Returns the stripe of the calling thread.
-fn stripe() -> usize {
+/// Returns the number of the calling thread among those of the process.
+pub(crate) fn thread_number() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
-        static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed) % STRIPES;
+        static MINE: usize = NEXT.fetch_add(1, Ordering::Relaxed);
     }
     MINE.with(|mine| *mine)
 }
 
 impl Metrics {
     fn add(&self, numbers: &[(At, u64)]) {
-        let Stripe(counters) = &self.0[stripe()];
+        let Stripe(counters) = &self.0[thread_number() % STRIPES];
         for (at, number) in numbers {
             counters[*at as usize].fetch_add(*number, Ordering::Relaxed);
         }

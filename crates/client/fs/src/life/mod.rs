@@ -13,5 +13,5 @@ mod waits;
 pub(crate) use self::barrier::Barrier;
 pub(crate) use self::fragments::Fragments;
 pub(crate) use self::instances::Instances;
-pub(crate) use self::metrics::{Held as HeldNow, KINDS as METRICS, Metrics};
+pub(crate) use self::metrics::{Held as HeldNow, KINDS as METRICS, Metrics, thread_number};
 pub(crate) use self::standing::Standing;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use loligo_rados::Errno;
 use loligo_wire::message::Msg;
-use loligo_wire::message::mds::{ClientRequest, HeadVersion};
+use loligo_wire::message::mds::{ClientRequest, HeadVersion, RequestRelease};
 use loligo_wire::{DecodeError, Tid, UTime};
 use tokio::sync::oneshot;
 
@@ -12,6 +12,7 @@ use crate::core::Core;
 use crate::error::Error;
 use crate::inode::Inode;
 use crate::session::{Done, Event, Flight, Phase, Request, Session, State};
+use crate::sink::Invalidation;
 
 /// Servers that may pass a request on before this client gives up.
 const FORWARDS_MAX: u32 = 32;
@@ -44,7 +45,10 @@ impl Core {
             }
             match answer {
                 Ok(Event::Done(done)) => return Ok(done),
-                Ok(Event::Failed(e)) => return Err(e),
+                Ok(Event::Failed(e)) => {
+                    self.doubt_names(&request);
+                    return Err(e);
+                }
                 Ok(Event::Forward(rank, times)) => {
                     // A server that passes an old forward on again has not seen the last one.
                     if times <= forwards || times > FORWARDS_MAX {
@@ -57,9 +61,21 @@ impl Core {
         }
     }
 
+    /// Tells a cache above this client to ask again for the names of a request that has failed: what vouched
+    /// for them may have gone with it.
+    fn doubt_names(&self, request: &Request) {
+        if !self.is_watched() || !request.op.is_write() {
+            return;
+        }
+        for (dir, name) in request.entry.iter().chain(&request.renames) {
+            self.invalidate(Invalidation::Name(dir.id.into(), name.clone()));
+        }
+    }
+
     /// Gives a request to a session: numbers and queues it in one step, so that requests leave in the
-    /// order of their numbers.
+    /// order of their numbers. What the request spoils goes back with it.
     fn submit(&self, session: &Session, flight: Flight) {
+        let releases = self.give_with(session, &flight.request);
         {
             let mut state = session.state();
             if matches!(state.phase, Phase::Ended(_)) {
@@ -69,7 +85,7 @@ impl Core {
                 return;
             }
             let tid = self.next_tid();
-            let msg = self.packed(tid, &flight, &state, false);
+            let msg = self.packed(tid, &flight, &state, Sending::First(releases));
             state.pending.insert(tid, flight);
             session.queue(msg);
         }
@@ -77,8 +93,9 @@ impl Core {
     }
 
     /// Encodes a request.
-    pub(super) fn packed(&self, tid: Tid, flight: &Flight, state: &State, replay: bool) -> Msg {
+    pub(super) fn packed(&self, tid: Tid, flight: &Flight, state: &State, sending: Sending) -> Msg {
         let Flight { request, retries, forwards, made, .. } = flight;
+        let replay = matches!(sending, Sending::Replay);
         let caller = request.caller.as_ref().unwrap_or(&self.caller);
         let mut flags = 0;
         if replay {
@@ -103,6 +120,10 @@ impl Core {
             path: request.path.clone(),
             path2: request.path2.clone(),
             stamp: UTime::now(),
+            releases: match sending {
+                Sending::First(releases) => releases,
+                Sending::Again | Sending::Replay => Vec::new(),
+            },
             gids: caller.groups.iter().map(|gid| u64::from(*gid)).collect(),
             data: request.data.clone(),
             ..ClientRequest::default()
@@ -134,6 +155,16 @@ impl Core {
         }
         Self::count_unconfirmed(flight.changes(), true);
     }
+}
+
+/// Why a request is sent.
+pub(super) enum Sending {
+    /// The server has not had it in this session. It gives these capabilities back.
+    First(Vec<RequestRelease>),
+    /// The server may have it. It knows from the session's claims what this client holds.
+    Again,
+    /// The server had carried it out before its restart.
+    Replay,
 }
 
 /// Returns what went wrong where a reply lacks what it must have.

@@ -77,6 +77,7 @@ impl Core {
             wanted: caps.wanted,
             seq: caps.seq,
             mseq: caps.mseq,
+            is_revoke: caps.op == CapOp::Revoke,
         };
         let (was_known, taken) = self.event(inode, |known, clock| {
             let (before, granted) = (known.issued(now), known.caps.issued());
@@ -101,7 +102,7 @@ impl Core {
 
     /// Tells a cache above this client what it must not believe any more, now that a server has taken
     /// capabilities back.
-    fn tell_taken(&self, inode: &Inode, taken: Caps) {
+    pub(super) fn tell_taken(&self, inode: &Inode, taken: Caps) {
         if !self.is_watched() {
             return;
         }

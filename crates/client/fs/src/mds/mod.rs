@@ -9,6 +9,7 @@ mod life;
 mod names;
 mod reconnect;
 mod replies;
+mod returns;
 mod uses;
 
 pub(crate) use self::call::missing;

@@ -8,6 +8,7 @@ use loligo_wire::message::Msg;
 use loligo_wire::message::mds::{CapReconnect, ClientReconnect};
 use loligo_wire::{Ino, Name};
 
+use super::call::Sending;
 use crate::core::Core;
 use crate::inode::Inode;
 use crate::session::{Ended, Phase, Session};
@@ -104,7 +105,8 @@ impl Core {
         for (tid, replay) in all {
             let flight = if replay { state.unconfirmed.get(&tid) } else { state.pending.get(&tid) };
             if let Some(flight) = flight {
-                session.queue(self.packed(tid, flight, &state, replay));
+                let sending = if replay { Sending::Replay } else { Sending::Again };
+                session.queue(self.packed(tid, flight, &state, sending));
             }
         }
         drop(state);

@@ -168,6 +168,7 @@ impl Core {
         let is_leased = lease.mask & LeaseStat::VALID != 0 && lease.duration_ms > 0;
         let lease = Lease {
             until_ms: sent_ms + u64::from(lease.duration_ms),
+            seq: lease.seq,
             generation: session.trust.generation(),
             trust: Arc::clone(&session.trust),
         };

@@ -8,6 +8,7 @@ mod life;
 mod lookups;
 mod monitor;
 mod ranks;
+mod returns;
 mod revokes;
 mod server;
 mod tree;

@@ -50,6 +50,8 @@ pub(super) struct Cap {
     pub(super) mseq: u32,
     /// The session's generation when the capability was last issued.
     pub(super) generation: u32,
+    /// The server waits for an answer to its last revoke, also if nothing is left to return.
+    pub(super) owes_answer: bool,
 }
 
 impl Cap {

@@ -76,7 +76,7 @@ impl InodeCaps {
     }
 
     /// What of one rank's capability is in use.
-    fn busy(&self, rank: Rank) -> Caps {
+    pub(super) fn busy(&self, rank: Rank) -> Caps {
         if self.auth == Some(rank) {
             return self.used() | self.unacknowledged();
         }
@@ -92,10 +92,11 @@ impl InodeCaps {
         let Some(cap) = self.caps.get_mut(&rank) else { return };
         let mut speaks = flush.tid.is_some();
         let mut returned = cap.revoking();
-        let is_revoke = !returned.is_empty();
+        let is_revoke = !returned.is_empty() || cap.owes_answer;
         let answers = is_revoke && !returned.intersects(busy);
         if answers {
             cap.implemented = cap.issued;
+            cap.owes_answer = false;
             speaks = true;
         }
         let mut kept = wanted | busy | Caps::PIN | Caps::ANY_SHARED;

@@ -63,6 +63,26 @@ pub struct Release {
     pub issue_seq: u32,
 }
 
+/// What a request tells its server of a capability, some of which it may give back
+/// (`ceph_mds_request_release`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Returned {
+    /// The capability.
+    pub cap_id: CapId,
+    /// What the client still holds.
+    pub caps: Caps,
+    /// What the client wants.
+    pub wanted: Caps,
+    /// The last message that this client has processed.
+    pub seq: u32,
+    /// The last issue that this client has processed.
+    pub issue_seq: u32,
+    /// The number of migrations.
+    pub mseq: u32,
+    /// What goes back.
+    pub given: Caps,
+}
+
 /// What was lost with a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lost {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use loligo_types::{Caps, Ino, Rank, Tid};
 
 use super::cap::{Cap, View};
-use super::effect::{Effect, Release};
+use super::effect::{Effect, Release, Returned};
 use super::uses::{Access, Buffer, Cache, Hold, Names, OpenMode, Opens, Running};
 use crate::time::Moment;
 use crate::word::Busy;
@@ -542,6 +542,31 @@ impl InodeCaps {
         self.forget_names();
         self.hold_until = None;
         true
+    }
+
+    /// A request is about to make a rank want `parts`: what is unused of them goes back with it, so that the
+    /// rank need not ask first. Nothing goes if the rank has issued one of `unless`: it permits the change
+    /// without. Returns what the request tells of the capability, if one is held.
+    ///
+    /// The request must be queued at once, and not be sent to another rank with this.
+    pub fn give_with_request(
+        &mut self,
+        rank: Rank,
+        parts: Caps,
+        unless: Caps,
+        view: &View<'_>,
+    ) -> Option<Returned> {
+        self.refresh(rank, view);
+        let unused = parts - self.busy(rank);
+        let cap = self.caps.get_mut(&rank)?;
+        let given = if cap.issued.intersects(unless) { Caps::NONE } else { cap.issued & unused };
+        cap.issued -= given;
+        cap.implemented -= given;
+        let Cap { id: cap_id, told: wanted, implemented: caps, seq, issue_seq, mseq, .. } = *cap;
+        if !given.is_empty() {
+            self.check(view);
+        }
+        Some(Returned { cap_id, caps, wanted, seq, issue_seq, mseq, given })
     }
 
     /// Something is no longer used: the delay begins, unless it has.

@@ -25,6 +25,9 @@ pub struct ReplyCap {
 }
 
 /// A grant or a revoke: which of the two follows from the bits.
+///
+/// A server waits for the answer to each revoke. It may have crossed with a message that returned the same
+/// bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
     /// The capability.
@@ -37,6 +40,8 @@ pub struct Grant {
     pub seq: u32,
     /// The number of migrations.
     pub mseq: u32,
+    /// Whether the server waits for an answer (`CEPH_CAP_OP_REVOKE`).
+    pub is_revoke: bool,
 }
 
 /// The capability at the other end of a migration.
@@ -108,6 +113,7 @@ impl InodeCaps {
         cap.told = grant.wanted;
         cap.issued = grant.caps;
         cap.implemented |= grant.caps;
+        cap.owes_answer |= grant.is_revoke;
         self.rest_with_spare(view);
         self.effects.push(Effect::Wake);
         self.check(view);
@@ -162,6 +168,7 @@ impl InodeCaps {
             issue_seq: peer.seq.wrapping_sub(1),
             mseq: peer.mseq,
             generation,
+            owes_answer: false,
         };
         self.caps.insert(peer.rank, new);
         if was_auth {
@@ -212,6 +219,7 @@ impl InodeCaps {
         cap.issue_seq = 0;
         cap.mseq = 0;
         cap.told = wanted;
+        cap.owes_answer = false;
         let claim = CapClaim { cap_id: cap.id, wanted, issued: cap.issued };
         self.max_size_asked = 0;
         // The server that vouched for them is gone.
@@ -292,6 +300,7 @@ impl InodeCaps {
             issue_seq: 0,
             mseq: reply.mseq,
             generation,
+            owes_answer: false,
         });
         let is_new = cap.id != reply.cap_id;
         // What the server had taken from its predecessor it need not have told.
@@ -299,6 +308,7 @@ impl InodeCaps {
         if is_new {
             cap.id = reply.cap_id;
             cap.issued &= Caps::PIN;
+            cap.owes_answer = false;
         }
         if is_new || is_after(reply.seq, cap.seq) {
             cap.seq = reply.seq;

@@ -29,7 +29,7 @@ mod uses;
 
 pub use attrs::{DirStats, InodeAttrs, InodeNews, Merged, QuotaLimits, RecursiveStats};
 pub use cap::{Validity, View};
-pub use effect::{Effect, Lost, Release, Update};
+pub use effect::{Effect, Lost, Release, Returned, Update};
 pub use inode::{Acquired, InodeCaps, RELEASE_DELAY};
 pub use messages::{CapClaim, Export, Grant, Import, Peer, ReplyCap};
 pub use uses::{Access, Hold, OpenMode};

@@ -64,6 +64,13 @@ impl Bench {
         })
     }
 
+    /// A request gives parts back.
+    fn give(&mut self, parts: &str, unless: &str) -> Returned {
+        let [parts, unless] = [parts, unless].map(caps);
+        let returned = self.with_view(|inode, view| inode.give_with_request(Rank(0), parts, unless, view));
+        returned.expect("a capability")
+    }
+
     fn grant(&mut self, text: &str, seq: u32) -> Vec<Effect> {
         self.event(|caps, view| caps.grant(Rank(0), &grant(text, seq), view))
     }
@@ -84,7 +91,7 @@ fn reply(id: u64, text: &str, seq: u32) -> ReplyCap {
 
 fn grant(text: &str, seq: u32) -> Grant {
     let wanted = READ.wanted() | WRITE.wanted();
-    Grant { cap_id: CapId(1), caps: caps(text), wanted, seq, mseq: 0 }
+    Grant { cap_id: CapId(1), caps: caps(text), wanted, seq, mseq: 0, is_revoke: false }
 }
 
 /// The updates among effects.
@@ -114,6 +121,50 @@ fn a_revoke_is_answered_when_operations_cache_and_buffer_are_done() {
     assert_eq!((answer[0].caps, answer[0].seq, answer[0].dirty), (caps("pAsLsXsFr"), 2, Caps::NONE));
     assert!(bench.caps.revoking().is_empty());
     assert!(bench.acquire(Access::Read).is_some_and(|read| !read.is_local()));
+}
+
+/// Goal: a server that has asked for what was on its way back need not wait for ever. Stock servers wait for
+/// the answer to that message.
+#[test]
+fn a_revoke_of_what_was_returned_already_is_answered() {
+    let mut bench = Bench::with("pAsLsXsFs");
+    let given = bench.give("As", "-");
+    assert_eq!((given.given, given.caps, given.seq), (caps("As"), caps("pLsXsFs"), 1));
+    let revoke = Grant { is_revoke: true, ..grant("pLsXsFs", 2) };
+    let answer = updates(&bench.event(|caps, view| caps.grant(Rank(0), &revoke, view)));
+    assert_eq!(answer.iter().map(|update| (update.seq, update.caps)).collect::<Vec<_>>(), [(2, given.caps)]);
+    assert_eq!(updates(&bench.event(|caps, view| caps.check(view))), [], "once is enough");
+}
+
+/// Goal: a request that changes an inode takes with it what its server would ask for, but nothing in use.
+#[test]
+fn a_request_gives_back_what_it_spoils() {
+    let mut bench = Bench::with("pAsLsxXsFscr");
+    let read = bench.acquire(Access::Read).expect("a read");
+    let given = bench.give("LsxFscr", "-");
+    assert_eq!((given.given, given.caps), (caps("LsxFs"), caps("pAsXsFcr")));
+    assert_eq!(bench.event(|caps, view| caps.put(&read, view)), []);
+    assert_eq!(bench.give("Ls", "-").given, Caps::NONE, "it is gone");
+    let mut bench = Bench::with("pAsLsXsFsx");
+    bench.event(|caps, _| caps.named());
+    assert_eq!(bench.give("Fs", "Fx").given, Caps::NONE, "the server lets a client with Fx change names");
+    bench.grant("pAsLsXsFs", 2);
+    let returned = bench.give("Fs", "Fx");
+    assert_eq!((returned.given, returned.seq), (caps("Fs"), 2));
+    assert_eq!(bench.caps.issued(), caps("pAsLsXs"));
+    assert!(bench.event(|_, _| ()).contains(&Effect::ForgetNames), "nothing vouches for names");
+    assert_eq!(
+        bench.with_view(|inode, view| inode.give_with_request(Rank(1), caps("Fs"), Caps::NONE, view)),
+        None
+    );
+}
+
+/// Goal: what is changed and not acknowledged is not given away with a request.
+#[test]
+fn unsaved_changes_keep_their_capability() {
+    let mut bench = Bench::with("pAsxLsXsFs");
+    assert!(bench.with_view(|inode, view| inode.changed(Caps::AUTH_EXCL, view)));
+    assert_eq!(bench.give("Asx", "-").given, caps("As"));
 }
 
 /// Goal: a client that waits for returned capabilities does not wait for the server's next look at its log.

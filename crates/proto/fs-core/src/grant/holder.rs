@@ -11,6 +11,7 @@ const SENT_MAX: usize = 16;
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     seq: u32,
+    /// What the client may have until it has: by this message, or by the one before.
     caps: Caps,
 }
 
@@ -46,8 +47,10 @@ impl Holder {
     /// The client is told that it may have `caps`. Returns the number of the message.
     pub(super) fn send(&mut self, caps: Caps) -> u32 {
         self.seq = self.seq.wrapping_add(1);
-        self.pending = caps;
-        self.sent.push_back(Sent { seq: self.seq, caps });
+        // As in stock servers, what is revoked stays issued until this message itself is answered, also if
+        // the client returns it with an older one.
+        let caps_until = caps | std::mem::replace(&mut self.pending, caps);
+        self.sent.push_back(Sent { seq: self.seq, caps: caps_until });
         if self.sent.len() > SENT_MAX
             && let Some(first) = self.sent.pop_front()
             && let Some(second) = self.sent.front_mut()

@@ -20,6 +20,9 @@ const CACHE: u64 = 4;
 const BUFFER: u64 = 8;
 const LAZY: u64 = 16;
 
+/// What reads from the cache use.
+pub(super) const CACHED_READ: u64 = RD | CACHE;
+
 /// The capabilities of the data path, and their bits in the word.
 const CAPS: [(Caps, u64); 5] = [
     (Caps::FILE_RD, RD),
@@ -54,7 +57,7 @@ impl Class {
     pub(super) fn bits(self) -> u64 {
         match self {
             Self::Read => RD,
-            Self::CachedRead => RD | CACHE,
+            Self::CachedRead => CACHED_READ,
             Self::Write => WR,
             Self::BufferedWrite => WR | BUFFER,
         }

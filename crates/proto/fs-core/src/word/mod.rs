@@ -21,18 +21,23 @@
 //! Orders. A reference is taken with Acquire: the operation sees what was published with the capability.
 //! It is put with Release, and the one that drains also acquires: the revoke sees what all operations that
 //! used the bit have done. `publish` releases, for the same two reasons. The word is the only variable,
-//! so nothing needs SeqCst. `tests/loom.rs` checks every interleaving of two operations and a revoke.
+//! so nothing needs SeqCst; [`CapWord::short_read`] has further variables, and its own argument.
+//! `tests/loom.rs` checks every interleaving of two operations and a revoke.
 
 mod layout;
+mod short;
 mod sync;
 #[cfg(test)]
 mod tests;
 
+use std::sync::OnceLock;
+
 use loligo_types::Caps;
 
 pub use layout::{Busy, Class, GENERATIONS, REFERENCES_MAX};
-use layout::{Fields, held_bits, set_of};
-use sync::{AcqRel, Acquire, AtomicU64};
+use layout::{CACHED_READ, Fields, held_bits, set_of};
+use short::Readers;
+use sync::{AcqRel, Acquire, AtomicU64, SeqCst, fence};
 
 /// Why no reference was taken. All but [`Refusal::Full`] are decided under the inode's lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,7 +58,11 @@ pub enum Refusal {
 
 /// The word.
 #[derive(Debug)]
-pub struct CapWord(AtomicU64);
+pub struct CapWord {
+    word: AtomicU64,
+    /// Where short reads are counted, once threads have met at the word.
+    readers: OnceLock<Box<Readers>>,
+}
 
 impl Default for CapWord {
     fn default() -> Self {
@@ -64,7 +73,13 @@ impl Default for CapWord {
 impl CapWord {
     /// A word with no capability.
     pub fn new() -> Self {
-        Self(AtomicU64::new(0))
+        Self { word: AtomicU64::new(0), readers: OnceLock::new() }
+    }
+
+    /// A word with no capability at which threads have met already: its short reads are counted beside it
+    /// from the start.
+    pub fn shared() -> Self {
+        Self { word: AtomicU64::new(0), readers: OnceLock::from(Box::default()) }
     }
 
     /// Takes a reference to read or to write the file's data, and returns its class: with the cache if the
@@ -105,13 +120,52 @@ impl CapWord {
         set_of(drained.unwrap_or(0))
     }
 
+    /// Runs `read`, which reads from the cache and waits for nobody, if the capabilities for that are held, of
+    /// the session's current `generation`, and not being revoked. `thread` is a number of the calling thread:
+    /// threads with different ones do not slow each other down.
+    ///
+    /// Also returns whether a revoke may have waited for this: then the caller looks at the state, under the
+    /// inode's lock, even if nothing was read.
+    ///
+    /// # Errors
+    ///
+    /// The reason for which nothing was read.
+    pub fn short_read<R>(
+        &self,
+        thread: usize,
+        generation: u32,
+        read: impl FnOnce() -> R,
+    ) -> (Result<R, Refusal>, bool) {
+        let Some(readers) = self.readers.get() else {
+            let result = self.try_ref(Class::CachedRead, generation).map(|()| read());
+            let drained = if result.is_ok() { self.put(Class::CachedRead) } else { Caps::NONE };
+            return (result, !drained.is_empty());
+        };
+        let counted = readers.count(thread);
+        let may = may_take(&Fields::of(self.word.load(Acquire)), Class::CachedRead, generation);
+        let result = may.map(|()| read());
+        drop(counted);
+        let ended = Fields::of(self.word.load(Acquire));
+        (result, ended.revoking & CACHED_READ != 0)
+    }
+
     /// Publishes capabilities: `held` of `generation`. A capability that is being revoked and is in `held`
     /// has come back, and its revoke ends here. One that is not in `held` and in use is being revoked from
     /// now on.
     pub fn publish(&self, held: Caps, generation: u32) {
         let held = held_bits(held);
+        // Only the owner changes what is held, and it calls this.
+        let before = Fields::of(self.word.load(Acquire));
+        let goes = before.held & CACHED_READ & !held & !before.revoking;
+        let mut short = 0;
+        if goes != 0 {
+            // No short read begins with it any more; then those in progress are seen.
+            let _ = self.revoke(set_of(goes));
+            short = self.used_shortly();
+        }
         let published = self.change(AcqRel, |fields| {
-            fields.revoking = fields.held & !held & (fields.revoking | fields.used());
+            let revoking = fields.revoking & !goes;
+            fields.revoking = fields.held & !held & (revoking | fields.used() | short);
             fields.held = held | fields.revoking;
             fields.generation = generation % GENERATIONS;
             Ok(())
@@ -127,14 +181,16 @@ impl CapWord {
             fields.revoking |= bits & fields.held;
             Ok(fields.revoking & bits & !fields.used())
         });
-        set_of(drained.unwrap_or(0))
+        set_of(drained.unwrap_or(0) & !self.used_shortly())
     }
 
     /// Ends a revoke: the capabilities are gone. Those that operations still use stay, and are returned.
     pub fn finish(&self, bits: Caps) -> Caps {
         let bits = held_bits(bits);
+        // Of what is being revoked no short read begins.
+        let short = self.used_shortly();
         let left = self.change(AcqRel, |fields| {
-            let gone = bits & fields.revoking & !fields.used();
+            let gone = bits & fields.revoking & !(fields.used() | short);
             fields.held &= !gone;
             fields.revoking &= !gone;
             Ok(bits & fields.held)
@@ -144,17 +200,32 @@ impl CapWord {
 
     /// The capabilities that operations use now.
     pub fn used(&self) -> Caps {
-        set_of(Fields::of(self.0.load(Acquire)).used())
+        set_of(Fields::of(self.word.load(Acquire)).used() | self.used_shortly())
     }
 
     /// Which classes have operations in progress now.
     pub fn busy(&self) -> Busy {
-        Fields::of(self.0.load(Acquire)).busy()
+        let busy = Fields::of(self.word.load(Acquire)).busy();
+        Busy { cached_reads: busy.cached_reads || self.used_shortly() != 0, ..busy }
+    }
+
+    /// The bits that short reads use which the word does not count. The caller has changed the word before.
+    fn used_shortly(&self) -> u64 {
+        // Before the counters are looked for: who does not find them is seen by each reader that does.
+        fence(SeqCst);
+        if self.readers.get().is_some_and(|readers| readers.are_there()) { CACHED_READ } else { 0 }
+    }
+
+    /// Threads have met at the word: the next short read finds the counters.
+    fn met(&self) {
+        if !cfg!(loom) {
+            self.readers.get_or_init(Box::default);
+        }
     }
 
     /// The capabilities that are held and not being revoked.
     pub fn usable(&self) -> Caps {
-        let fields = Fields::of(self.0.load(Acquire));
+        let fields = Fields::of(self.word.load(Acquire));
         set_of(fields.held & !fields.revoking)
     }
 
@@ -164,19 +235,30 @@ impl CapWord {
         order: sync::Ordering,
         mut change: impl FnMut(&mut Fields) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
-        let mut seen = self.0.load(Acquire);
+        let mut seen = self.word.load(Acquire);
         loop {
             let mut fields = Fields::of(seen);
             let result = change(&mut fields)?;
-            match self.0.compare_exchange_weak(seen, fields.word(), order, Acquire) {
+            match self.word.compare_exchange_weak(seen, fields.word(), order, Acquire) {
                 Ok(_) => return Ok(result),
                 Err(other) => seen = other,
             }
+            self.met();
         }
     }
 }
 
 fn take(fields: &mut Fields, class: Class, generation: u32) -> Result<(), Refusal> {
+    may_take(fields, class, generation)?;
+    let count = fields.count(class);
+    if *count == REFERENCES_MAX {
+        return Err(Refusal::Full);
+    }
+    *count += 1;
+    Ok(())
+}
+
+fn may_take(fields: &Fields, class: Class, generation: u32) -> Result<(), Refusal> {
     let bits = class.bits();
     if fields.revoking & bits != 0 {
         return Err(Refusal::Revoking);
@@ -187,10 +269,5 @@ fn take(fields: &mut Fields, class: Class, generation: u32) -> Result<(), Refusa
     if fields.generation != generation % GENERATIONS {
         return Err(Refusal::Stale);
     }
-    let count = fields.count(class);
-    if *count == REFERENCES_MAX {
-        return Err(Refusal::Full);
-    }
-    *count += 1;
     Ok(())
 }

@@ -62,6 +62,46 @@ fn the_last_operation_drains_a_revoke() {
     assert_eq!(word.usable(), Caps::FILE_RD);
 }
 
+/// Goal: a short read is seen by who takes its capability, whether the word counts it or not.
+#[test]
+fn a_short_read_keeps_its_capabilities_in_use() {
+    for word in [CapWord::new(), CapWord::shared()] {
+        word.publish(Caps::FILE_RD | Caps::FILE_CACHE, 7);
+        let (read, looks) = word.short_read(3, 7, || {
+            assert!(word.busy().cached_reads && word.used().contains(Caps::FILE_CACHE));
+            assert_eq!(word.revoke(Caps::FILE_CACHE), Caps::NONE);
+            assert_eq!(word.finish(Caps::FILE_CACHE), Caps::FILE_CACHE, "still in use");
+            5
+        });
+        assert_eq!((read, looks), (Ok(5), true));
+        assert!(!word.busy().cached_reads);
+        assert_eq!(word.short_read(3, 7, || ()).0, Err(Refusal::Revoking));
+        assert_eq!(word.finish(Caps::FILE_CACHE), Caps::NONE);
+        assert_eq!(word.short_read(3, 7, || ()).0, Err(Refusal::Missing));
+        word.publish(Caps::FILE_RD | Caps::FILE_CACHE, 8);
+        assert_eq!(word.short_read(3, 7, || ()).0, Err(Refusal::Stale));
+        assert_eq!(word.short_read(3, 8, || ()), (Ok(()), false));
+    }
+}
+
+/// Goal: what is published no more while a short read uses it is being revoked until the read ends.
+#[test]
+fn what_is_published_no_more_waits_for_short_reads() {
+    for word in [CapWord::new(), CapWord::shared()] {
+        word.publish(Caps::FILE_RD | Caps::FILE_CACHE, 1);
+        let (_, looks) = word.short_read(0, 1, || {
+            word.publish(Caps::FILE_RD, 1);
+            assert_eq!(word.usable(), Caps::FILE_RD);
+            assert_eq!(word.finish(Caps::FILE_CACHE), Caps::FILE_CACHE);
+        });
+        assert!(looks);
+        assert_eq!(word.finish(Caps::FILE_CACHE), Caps::NONE);
+        word.publish(Caps::NONE, 1);
+        assert_eq!(word.finish(Caps::FILE_RD), Caps::NONE);
+        assert_eq!(word.short_read(0, 1, || ()), (Err(Refusal::Missing), false));
+    }
+}
+
 proptest! {
     #[test]
     fn references_are_given_only_for_what_is_held(steps in steps()) {

@@ -7,7 +7,7 @@ use loligo_fs_core::Moment;
 use loligo_fs_core::caps::{
     Access as Kind, Acquired, Effect, Grant, Hold, InodeCaps, OpenMode, ReplyCap, View,
 };
-use loligo_fs_core::grant::Told;
+use loligo_fs_core::grant::{self, Told};
 use loligo_fs_core::session::{Effect as SessionEffect, Phase, Session, SessionEvent};
 use loligo_fs_core::word::{CapWord, Class};
 use loligo_types::{Caps, Ino, Rank, Tid};
@@ -170,6 +170,18 @@ impl Client {
         }
     }
 
+    /// A request changes parts of the inode, and gives back what its server would ask for.
+    pub(crate) fn change(&mut self, file: File, parts: Caps, net: &mut Net, history: &mut History) {
+        if self.session.phase() != Phase::Open {
+            return;
+        }
+        let unless = if net.random.bool() { Caps::FILE_EXCL } else { Caps::NONE };
+        let returned = self.event(file, net, |caps, view| caps.give_with_request(RANK, parts, unless, view));
+        net.send_to_server(self.life, self.epoch, Ask::Change(file, parts, returned));
+        self.effects(file, net, history);
+        self.go_on(file, net, history);
+    }
+
     /// Without a capability the file is opened at the server.
     fn ask(&mut self, file: File, net: &mut Net) {
         let inode = &mut self.inodes[file];
@@ -304,9 +316,10 @@ impl Client {
                 self.learn_names(file, names, net, history);
                 file
             }
-            Answer::Told(file, told) => {
+            Answer::Told(file, kind, told) => {
                 let Told { cap_id, caps, wanted, seq } = told;
-                let grant = Grant { cap_id, caps, wanted, seq, mseq: 0 };
+                let is_revoke = kind == grant::Kind::Revoke;
+                let grant = Grant { cap_id, caps, wanted, seq, mseq: 0, is_revoke };
                 self.event(file, net, |caps, view| caps.grant(RANK, &grant, view));
                 file
             }

@@ -34,6 +34,8 @@ use crate::server::{Counts, Server};
 const SEEDS: u64 = 500;
 /// Maximum number of trace lines printed for a failing seed.
 const TRACE_LINES: usize = 300;
+/// What a request changes.
+const CHANGED: [Caps; 4] = [Caps::ANY_AUTH, Caps::ANY_LINK, Caps::ANY_XATTR, Caps::FILE_SHARED];
 /// Everything must have ended this long after the trouble, in milliseconds.
 const CALM: u64 = 1_500_000;
 
@@ -216,6 +218,14 @@ impl World {
                 let how = if random.bool() { Use::Read } else { Use::Change };
                 let parts = Caps(random.u32(..)) & Caps::ANY_SHARED;
                 self.server.hold(file, how, parts, &mut self.net);
+            }
+            10 => {
+                let parts = CHANGED[random.usize(0..CHANGED.len())];
+                // What a client gives back with a request may be asked for at the same time.
+                if random.bool() {
+                    self.server.hold(file, Use::Change, parts, &mut self.net);
+                }
+                self.clients[client].change(file, parts, &mut self.net, &mut self.history);
             }
             _ => {}
         }

@@ -1,7 +1,7 @@
 //! What clients, the server and the store say to each other, and what happens by itself.
 
-use loligo_fs_core::caps::{CapClaim, Update};
-use loligo_fs_core::grant::{HoldId, Told};
+use loligo_fs_core::caps::{CapClaim, Returned, Update};
+use loligo_fs_core::grant::{HoldId, Kind, Told};
 use loligo_fs_core::session::{Outgoing, SessionEvent};
 use loligo_types::{CapId, GlobalId, Tid};
 
@@ -30,6 +30,8 @@ pub(crate) enum Ask {
     Open(File, loligo_types::Caps),
     Update(File, Update),
     Release(File, CapId, u32),
+    /// A request that changes parts of an inode, and what it gives back.
+    Change(File, loligo_types::Caps, Option<Returned>),
     Reconnect(Vec<(File, CapClaim)>),
 }
 
@@ -39,7 +41,7 @@ pub(crate) enum Answer {
     Session(SessionEvent),
     /// With the number of the names' last change.
     Opened(File, Told, u64),
-    Told(File, Told),
+    Told(File, Kind, Told),
     FlushAck(File, Tid),
 }
 

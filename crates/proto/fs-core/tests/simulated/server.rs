@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use loligo_fs_core::caps::Update;
+use loligo_fs_core::caps::{Returned, Update};
 use loligo_fs_core::grant::{Effect, HoldId, InodeGrants, Said, Use};
 use loligo_fs_core::session::{Outgoing, SessionEvent};
 use loligo_types::{CapId, Caps, GlobalId};
@@ -102,6 +102,14 @@ impl Server {
                     self.say(life, Answer::FlushAck(file, tid), net);
                 }
                 self.follow(file, net);
+            }
+            Ask::Change(file, parts, returned) => {
+                if let Some(Returned { cap_id, seq, issue_seq, caps, wanted, .. }) = returned {
+                    let said = Said { cap_id, seq, issue_seq, caps, wanted };
+                    self.grants[file].confirm(life.id(), &said);
+                    self.follow(file, net);
+                }
+                self.hold(file, Use::Change, parts, net);
             }
             Ask::Release(file, cap_id, issue_seq) => {
                 self.grants[file].release(life.id(), cap_id, issue_seq);
@@ -279,9 +287,9 @@ impl Server {
     fn follow(&mut self, file: File, net: &mut Net) {
         for effect in self.grants[file].take_effects() {
             match effect {
-                Effect::Send(client, _, told) => {
+                Effect::Send(client, kind, told) => {
                     if let Some(life) = self.sessions.get(&client).map(|session| session.life) {
-                        self.say(life, Answer::Told(file, told), net);
+                        self.say(life, Answer::Told(file, kind, told), net);
                     }
                 }
                 Effect::Ready(id) => {

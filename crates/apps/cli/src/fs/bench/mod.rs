@@ -6,7 +6,7 @@ mod args;
 mod work;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
@@ -100,8 +100,8 @@ async fn mounted(rados: &Rados, options: &MountOptions) -> Result<FileSystem, Fa
 /// What tasks share.
 struct Shared {
     work: Arc<Work>,
-    /// Number of operations begun. Relaxed: it only assigns sequence numbers.
-    begun: AtomicU64,
+    /// Each task makes one operation of so many.
+    tasks: u64,
     ops_max: u64,
     until: Instant,
     /// Relaxed: it ends the loops some operations later.
@@ -110,18 +110,18 @@ struct Shared {
 
 impl Shared {
     /// One operation after the other, until the time is over.
-    async fn operate(self: Arc<Self>) -> Result<Histogram<u64>, Error> {
+    ///
+    /// Tasks do not share a counter of operations: it would limit how many they make.
+    async fn operate(self: Arc<Self>, task: u64) -> Result<Histogram<u64>, Error> {
         let (mut latency_ns, mut buf) = (histogram(), Vec::new());
         let mut now = Instant::now();
-        while now < self.until && !self.is_interrupted.load(Ordering::Relaxed) {
-            let number = self.begun.fetch_add(1, Ordering::Relaxed);
-            if number >= self.ops_max {
-                break;
-            }
+        let mut number = task;
+        while now < self.until && number < self.ops_max && !self.is_interrupted.load(Ordering::Relaxed) {
             self.work.operate(number, &mut buf).await?;
             let ended = Instant::now();
             latency_ns.saturating_record((ended - now).as_nanos() as u64);
             now = ended;
+            number += self.tasks;
         }
         Ok(latency_ns)
     }
@@ -142,12 +142,13 @@ async fn measure(
     let began = Instant::now();
     let shared = Arc::new(Shared {
         work: Arc::clone(work),
-        begun: AtomicU64::new(0),
+        tasks: args.depth as u64,
         ops_max,
         until: began + Duration::from_secs(args.seconds),
         is_interrupted,
     });
-    let tasks: Vec<_> = (0..args.depth).map(|_| tokio::spawn(Arc::clone(&shared).operate())).collect();
+    let tasks: Vec<_> =
+        (0..shared.tasks).map(|task| tokio::spawn(Arc::clone(&shared).operate(task))).collect();
     drop(shared);
     let mut latency_ns = histogram();
     let mut failed = None;
