@@ -113,13 +113,20 @@ impl FileSystem {
         if name == SNAP_DIR && dir.id.is_head() {
             return Ok(self.core.snap_dir(dir));
         }
+        let now = self.core.now_ms();
+        if let Some(inode) = dir.find_hot(name, now) {
+            self.core.metrics.looked_up(true);
+            self.core.inodes.touch(&inode);
+            return Ok(inode);
+        }
         let (known, is_absent) = {
-            let (dir, now) = (dir.known(), self.core.now_ms());
+            let dir = dir.known();
             (dir.entry(name, now), dir.lacks(name, now))
         };
         let known = known.and_then(|id| self.core.inodes.get(id));
         self.core.metrics.looked_up(known.is_some() || is_absent);
         if let Some(inode) = known {
+            dir.heat(name, &inode, now);
             return Ok(inode);
         }
         if is_absent {

@@ -7,8 +7,9 @@ use loligo_fs_core::dir::Mark;
 use loligo_maps::ObjectHash;
 use loligo_wire::{Caps, Rank};
 
+use super::hot::Hot;
 use super::id::InodeId;
-use super::known::{Clock, Known};
+use super::known::{Clock, Inode, Known};
 use super::mode;
 use super::names::{Entry, NamePage, Named};
 use super::trust::Trust;
@@ -33,6 +34,14 @@ impl Known {
         self.entry(name, now_ms)?;
         let lease = self.names.get(name)?.lease.as_ref().map(|lease| lease.until_ms);
         lease.max(self.holds_until(Caps::FILE_SHARED, now_ms))
+    }
+
+    /// Has the next lookups of a name find what it means without the lock, if it means this inode and that may
+    /// be relied on. Returns where they look.
+    pub(crate) fn heat(&mut self, name: &[u8], inode: &Arc<Inode>, now_ms: u64) -> Option<Arc<Hot>> {
+        self.entry(name, now_ms).filter(|id| *id == inode.id)?;
+        let trusts = self.trusts();
+        self.names.heat(name, inode, trusts)
     }
 
     /// Returns what a name of this directory meant last, whether or not that may be relied on.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use loligo_cache::CachedFile;
@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 
 use super::attrs::Attrs;
 use super::failures::Failures;
+use super::hot::Hot;
 use super::id::InodeId;
 use super::mode;
 use super::names::Names;
@@ -42,6 +43,12 @@ pub(crate) struct Inode {
     pub(crate) data: DataPath,
     /// The data in the cache, once a file was opened that uses it.
     pub(crate) cached: OnceLock<CachedFile<Backing>>,
+    /// A directory's names that lookups have found.
+    hot: OnceLock<Arc<Hot>>,
+    /// The mode's file type bits, once they are known: they never change.
+    kind: AtomicU32,
+    /// The table does not have it any more.
+    is_gone: AtomicBool,
     /// Something has changed that an operation may wait for.
     pub(crate) changed: Notify,
 }
@@ -142,6 +149,9 @@ impl Inode {
             used: AtomicU32::new(0),
             data: DataPath::new(),
             cached: OnceLock::new(),
+            hot: OnceLock::new(),
+            kind: AtomicU32::new(0),
+            is_gone: AtomicBool::new(false),
             changed: Notify::new(),
         })
     }
@@ -200,7 +210,43 @@ impl Inode {
 
     /// Returns the mode's file type bits.
     pub(crate) fn kind(&self) -> u32 {
-        self.known().attrs.mode & mode::TYPE
+        // Relaxed: it is the same whenever it is known.
+        let known = self.kind.load(Ordering::Relaxed);
+        if known != 0 {
+            return known;
+        }
+        let kind = self.known().attrs.mode & mode::TYPE;
+        self.kind.store(kind, Ordering::Relaxed);
+        kind
+    }
+
+    /// Finds a name of this directory that was looked up before, without a lock.
+    pub(crate) fn find_hot(&self, name: &[u8], now_ms: u64) -> Option<Arc<Self>> {
+        self.hot.get()?.find(name, now_ms)
+    }
+
+    /// Has the next lookups of a name find what it means without a lock, if it means this inode and that may
+    /// be relied on.
+    pub(crate) fn heat(&self, name: &[u8], inode: &Arc<Self>, now_ms: u64) {
+        let hot = self.known().heat(name, inode, now_ms);
+        if let Some(hot) = hot {
+            self.hot.get_or_init(|| hot);
+        }
+    }
+
+    /// Returns whether the table has it. The caller has a reference that it did not get from the table.
+    ///
+    /// The table says that the inode is gone, then counts the references: of this caller and the table, one
+    /// sees the other (both have a SeqCst fence in between).
+    pub(crate) fn is_kept(&self) -> bool {
+        fence(Ordering::SeqCst);
+        !self.is_gone.load(Ordering::Acquire)
+    }
+
+    /// The table is about to remove it, or keeps it after all.
+    pub(super) fn set_gone(&self, is_gone: bool) {
+        self.is_gone.store(is_gone, Ordering::Release);
+        fence(Ordering::SeqCst);
     }
 
     /// Returns `true` for a directory.
@@ -343,6 +389,7 @@ impl Known {
         clock: Clock<'_>,
         objects: impl FnOnce(&Self, &SnapContext) -> Option<Objects>,
     ) {
+        self.look_at_tenure(clock);
         let data = &inode.data;
         let is_dirty = self.caps.dirty().intersects(Caps::FILE_WR | Caps::FILE_EXCL);
         let knows = [(is_dirty, KNOWS_SIZE), (self.caps.has_new_data(), KNOWS_DATA)];
@@ -353,8 +400,7 @@ impl Known {
         if self.attrs.mode & mode::TYPE != mode::REGULAR || !inode.id.is_head() {
             return;
         }
-        let ranks = self.caps.ranks();
-        let trusts: Vec<Arc<Trust>> = ranks.filter_map(|rank| self.trusts.get(&rank).cloned()).collect();
+        let trusts = self.trusts();
         // Before the capabilities are looked at: if a session's generation ends in between, one of both
         // says so.
         let generation = generation_of(&trusts);
@@ -388,6 +434,21 @@ impl Known {
             self.shown = Some(shown);
         }
         data.word.publish(held, generation);
+    }
+
+    /// Returns the trust in the sessions that granted capabilities.
+    pub(super) fn trusts(&self) -> Vec<Arc<Trust>> {
+        self.caps.ranks().filter_map(|rank| self.trusts.get(&rank).cloned()).collect()
+    }
+
+    /// Ends the tenure of a directory's Fs, if Fs has gone: before a message says so.
+    fn look_at_tenure(&mut self, clock: Clock<'_>) {
+        let Some(tenure) = self.names.tenure() else { return };
+        let is_of_these = tenure.is_of(&self.trusts());
+        let issued = self.with_caps(clock, |caps, view| caps.trusted(view)) | self.of_snapshot;
+        if !is_of_these || !issued.contains(Caps::FILE_SHARED) {
+            self.names.end_tenure();
+        }
     }
 
     /// Returns until when capabilities may be relied on, by the client's clock; `None` if they may not.

@@ -4,6 +4,7 @@ mod attrs;
 mod check;
 mod entries;
 mod failures;
+mod hot;
 mod id;
 mod known;
 pub(crate) mod mode;

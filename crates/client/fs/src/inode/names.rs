@@ -17,7 +17,9 @@ use loligo_fs_core::dir::Completeness;
 use loligo_maps::ObjectHash;
 use loligo_wire::message::mds::Frag;
 
+use super::hot::{Hot, Tenure, Vouch};
 use super::id::InodeId;
+use super::known::Inode;
 use super::trust::Trust;
 
 /// A name in a directory, as a server told it.
@@ -112,6 +114,9 @@ pub(crate) struct Names {
     all: BTreeMap<Key, Entry>,
     pub(super) hash: ObjectHash,
     pub(super) completeness: Completeness,
+    /// Those that were looked up, once one was, and the tenure of Fs that vouches for some of them.
+    hot: Option<Arc<Hot>>,
+    tenure: Option<Arc<Tenure>>,
     /// Counts the names of all directories.
     count: Arc<AtomicUsize>,
 }
@@ -120,7 +125,7 @@ impl Names {
     /// Creates the memory of a directory without names, which counts them with those of others.
     pub(crate) fn new(count: Arc<AtomicUsize>) -> Self {
         let completeness = Completeness::default();
-        Self { all: BTreeMap::new(), hash: ObjectHash::LINUX, completeness, count }
+        Self { all: BTreeMap::new(), hash: ObjectHash::LINUX, completeness, hot: None, tenure: None, count }
     }
 
     /// Returns the hash function of the names.
@@ -162,6 +167,7 @@ impl Names {
         let key = (self.hash_of(name), name);
         if let Some(known) = self.all.get_mut(&key as &dyn Place) {
             *known = entry;
+            self.cool(name);
             return;
         }
         self.all.insert(Key { hash: key.0, name: name.into() }, entry);
@@ -172,13 +178,65 @@ impl Names {
         let key = (self.hash_of(name), name);
         let is_removed = self.all.remove(&key as &dyn Place).is_some();
         self.count.fetch_sub(usize::from(is_removed), Ordering::Relaxed);
+        if is_removed {
+            self.cool(name);
+        }
         is_removed
+    }
+
+    /// Has the next lookup of a name ask under the lock.
+    fn cool(&self, name: &[u8]) {
+        if let Some(hot) = &self.hot {
+            hot.forget(name);
+        }
+    }
+
+    /// Has the next lookups of a name find this inode without the lock, as long as its lease or, with these
+    /// trusts, Fs vouches for it. Returns where they look.
+    pub(super) fn heat(
+        &mut self,
+        name: &[u8],
+        inode: &Arc<Inode>,
+        trusts: Vec<Arc<Trust>>,
+    ) -> Option<Arc<Hot>> {
+        let entry = self.get(name).filter(|entry| entry.id == inode.id)?;
+        let by = match entry.lease.clone() {
+            Some(lease) => Vouch::Lease(lease),
+            None => Vouch::Tenure(self.tenure_of(trusts)),
+        };
+        let hot = self.hot.get_or_insert_default();
+        hot.keep(name, inode, by);
+        Some(Arc::clone(hot))
+    }
+
+    /// Returns the tenure of Fs in these sessions: a new one, if that before was of other generations.
+    fn tenure_of(&mut self, trusts: Vec<Arc<Trust>>) -> Arc<Tenure> {
+        if self.tenure.as_ref().is_some_and(|tenure| !tenure.is_of(&trusts)) {
+            self.end_tenure();
+        }
+        Arc::clone(self.tenure.get_or_insert_with(|| Tenure::new(trusts)))
+    }
+
+    /// The tenure of Fs that lookups rely on.
+    pub(super) fn tenure(&self) -> Option<&Arc<Tenure>> {
+        self.tenure.as_ref()
+    }
+
+    /// Ends the tenure of Fs, if there is one.
+    pub(super) fn end_tenure(&mut self) {
+        if let Some(tenure) = self.tenure.take() {
+            tenure.end();
+        }
     }
 
     pub(super) fn retain(&mut self, keeps: impl Fn(&Entry) -> bool) {
         let before = self.all.len();
         self.all.retain(|_, entry| keeps(entry));
         self.count.fetch_sub(before - self.all.len(), Ordering::Relaxed);
+        self.end_tenure();
+        if let Some(hot) = &self.hot {
+            hot.clear();
+        }
     }
 }
 

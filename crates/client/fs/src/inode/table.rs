@@ -48,7 +48,7 @@ impl Table {
     }
 
     /// Notes that an inode is used.
-    fn touch(&self, inode: &Inode) {
+    pub(crate) fn touch(&self, inode: &Inode) {
         let now = self.clock.load(Ordering::Relaxed);
         if inode.used() != now {
             inode.used.store(now, Ordering::Relaxed);
@@ -94,6 +94,7 @@ impl Table {
                 Some(known) if id.is_head() || known.address == new.address => return Arc::clone(known),
                 _ => {
                     let replaced = part.insert(id, Arc::clone(&new));
+                    replaced.iter().for_each(|before| before.set_gone(true));
                     (new, replaced)
                 }
             }
@@ -133,10 +134,14 @@ impl Table {
     /// Removes an inode if nobody but the table and the caller has it.
     pub(crate) fn remove_unused(&self, inode: &Arc<Inode>) -> bool {
         let mut part = self.part(inode.id).lock();
+        // Names that were looked up lead to it without the table.
+        inode.set_gone(true);
         let is_unused = Arc::strong_count(inode) <= 2;
         let is_here = part.get(&inode.id).is_some_and(|known| Arc::ptr_eq(known, inode));
         if is_unused && is_here && part.remove(&inode.id).is_some() {
             self.count.fetch_sub(1, Ordering::Relaxed);
+        } else {
+            inode.set_gone(!is_here);
         }
         is_unused
     }
@@ -146,6 +151,7 @@ impl Table {
         for part in &self.parts {
             let inodes = std::mem::take(&mut *part.lock());
             self.count.fetch_sub(inodes.len(), Ordering::Relaxed);
+            inodes.values().for_each(|inode| inode.set_gone(true));
             drop(inodes);
         }
     }
@@ -165,9 +171,12 @@ mod tests {
         let inode = table.get_or_add(id, address);
         assert!(Arc::ptr_eq(&inode, &table.get_or_add(id, address)));
         let another = table.get(id).expect("there");
-        assert!(!table.remove_unused(&inode));
+        assert!(!table.remove_unused(&inode) && inode.is_kept());
         drop(another);
-        assert!(table.remove_unused(&inode));
+        assert!(
+            table.remove_unused(&inode) && !inode.is_kept(),
+            "a name that leads to it is looked up again"
+        );
         assert!(table.get(id).is_none() && table.len() == 0);
     }
 

@@ -1,7 +1,7 @@
 //! What is remembered of names and directories: no more than is allowed, no longer than it is true, and what
 //! cannot be seen is not asked for again.
 
-use loligo_fs::{FileSystem, MountOptions};
+use loligo_fs::{Errno, FileSystem, MountOptions};
 use loligo_wire::message::Msg;
 use loligo_wire::message::mds::{
     CapOp, ClientCaps, ClientMetric, ClientMetrics, ClientReply, ClientRequest, ClientSession, RequestOp,
@@ -216,4 +216,41 @@ async fn a_client_without_an_identity_says_why() {
     until("it says why", said).await;
     // There is nobody to write to any more.
     let _ = ends("unmount", fs.unmount()).await;
+}
+
+/// Goal: a name that is looked up again and again, for which no lock is taken any more, means something else as
+/// soon as this client or another one has changed it, or an inode on the way was forgotten.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_looked_up_often_is_what_the_name_means() {
+    let toy = Toy::start(1).await;
+    let dir = toy.tree(|tree| {
+        let dir = tree.make(Ino::ROOT, b"d", 0o040_755);
+        [&b"f"[..], b"g", b"h"].map(|name| tree.make(dir, name, 0o100_644));
+        dir
+    });
+    let fs = mounted(&toy, options()).await;
+    let often = async |path: &str| {
+        let mut all = Vec::new();
+        for _ in 0..3 {
+            all.push(fs.stat(path).await.map(|found| found.ino).map_err(|e| e.errno()));
+        }
+        assert!(all.iter().all(|one| *one == all[0]), "{path}: {all:?}");
+        all[0]
+    };
+    let [f, g, h] = [often("d/f").await, often("d/g").await, often("d/h").await];
+    toy.forget_heard();
+    assert_eq!(often("d/f").await, f);
+    assert_eq!(toy.asked(), []);
+    toy.by_another(dir, |tree| tree.rename((dir, b"g"), (dir, b"f"))).await;
+    assert_eq!((often("d/f").await, often("d/g").await), (g, Err(Errno::ENOENT)));
+    fs.rename("d/h", "d/f").await.expect("moved");
+    assert_eq!((often("d/f").await, often("d/h").await), (h, Err(Errno::ENOENT)));
+    fs.remove_file("d/f").await.expect("removed");
+    assert_eq!(often("d/f").await, Err(Errno::ENOENT));
+    fs.make_node("d/f", 0o644, 0).await.expect("made");
+    let made = often("d/f").await;
+    assert!(made.is_ok() && ![f, g, h].contains(&made));
+    fs.rename("d", "e").await.expect("moved");
+    assert_eq!((often("e/f").await, often("d/f").await), (made, Err(Errno::ENOENT)));
+    ends("unmount", fs.unmount()).await.expect("unmounted");
 }
