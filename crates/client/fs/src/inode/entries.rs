@@ -7,9 +7,9 @@ use loligo_fs_core::dir::Mark;
 use loligo_maps::ObjectHash;
 use loligo_wire::{Caps, Rank};
 
-use super::hot::Hot;
+use super::hot::Vouch;
 use super::id::InodeId;
-use super::known::{Clock, Inode, Known};
+use super::known::{Clock, Known};
 use super::mode;
 use super::names::{Entry, NamePage, Named};
 use super::trust::Trust;
@@ -36,12 +36,11 @@ impl Known {
         lease.max(self.holds_until(Caps::FILE_SHARED, now_ms))
     }
 
-    /// Has the next lookups of a name find what it means without the lock, if it means this inode and that may
-    /// be relied on. Returns where they look.
-    pub(crate) fn heat(&mut self, name: &[u8], inode: &Arc<Inode>, now_ms: u64) -> Option<Arc<Hot>> {
-        self.entry(name, now_ms).filter(|id| *id == inode.id)?;
+    /// Returns what vouches for a name, if it means this inode and that may be relied on.
+    pub(crate) fn vouch(&mut self, name: &[u8], id: InodeId, now_ms: u64) -> Option<Vouch> {
+        self.entry(name, now_ms).filter(|meant| *meant == id)?;
         let trusts = self.trusts();
-        self.names.heat(name, inode, trusts)
+        self.names.vouch(name, id, trusts)
     }
 
     /// Returns what a name of this directory meant last, whether or not that may be relied on.
@@ -202,7 +201,8 @@ mod tests {
     use loligo_fs_core::caps::{Effect, Grant, ReplyCap};
     use loligo_wire::{CapId, Ino};
 
-    use super::super::names::{Lease, Names};
+    use super::super::lease::Lease;
+    use super::super::names::Names;
     use super::*;
 
     const RANK: Rank = Rank(0);

@@ -15,8 +15,7 @@ use std::sync::{Arc, Weak};
 use arc_swap::ArcSwapOption;
 use rustc_hash::FxBuildHasher;
 
-use super::known::Inode;
-use super::names::Lease;
+use super::lease::Lease;
 use super::path::generation_of;
 use super::trust::Trust;
 
@@ -25,19 +24,32 @@ const SLOTS_MIN: usize = 64;
 /// Slots of a directory with many: 512 KiB.
 const SLOTS_MAX: usize = 1 << 16;
 
-/// The names of a directory that were looked up.
-#[derive(Default)]
-pub(crate) struct Hot(ArcSwapOption<Table>);
+/// What names lead to.
+pub(crate) trait Kept {
+    /// Returns whether those who look it up otherwise find it, too.
+    fn is_kept(&self) -> bool;
+}
 
-struct Table {
-    slots: Box<[ArcSwapOption<Hit>]>,
+/// What forgets names that mean something else.
+pub(crate) trait Cool: Send + Sync {
+    /// Forgets what a name means. Called under the directory's lock.
+    fn forget(&self, name: &[u8]);
+    /// Forgets all names. Called under the directory's lock.
+    fn clear(&self);
+}
+
+/// The names of a directory that were looked up, and what they lead to.
+pub(crate) struct Hot<T>(ArcSwapOption<Table<T>>);
+
+struct Table<T> {
+    slots: Box<[ArcSwapOption<Hit<T>>]>,
     /// Slots with a name. Relaxed: changed under the directory's lock.
     taken: AtomicUsize,
 }
 
-struct Hit {
+struct Hit<T> {
     name: Box<[u8]>,
-    inode: Weak<Inode>,
+    inode: Weak<T>,
     by: Vouch,
 }
 
@@ -56,9 +68,15 @@ pub(crate) struct Tenure {
     generation: u32,
 }
 
-impl Hot {
+impl<T> Default for Hot<T> {
+    fn default() -> Self {
+        Self(ArcSwapOption::empty())
+    }
+}
+
+impl<T: Kept> Hot<T> {
     /// Finds what a name means, if something vouches for it now.
-    pub(crate) fn find(&self, name: &[u8], now_ms: u64) -> Option<Arc<Inode>> {
+    pub(crate) fn find(&self, name: &[u8], now_ms: u64) -> Option<Arc<T>> {
         let table = self.0.load();
         let hit = table.as_ref()?.slot(name).load();
         let hit = hit.as_ref().filter(|hit| *hit.name == *name && hit.by.holds(now_ms))?;
@@ -66,7 +84,7 @@ impl Hot {
     }
 
     /// Remembers a name. Called under the directory's lock.
-    pub(super) fn keep(&self, name: &[u8], inode: &Arc<Inode>, by: Vouch) {
+    pub(super) fn keep(&self, name: &[u8], inode: &Arc<T>, by: Vouch) {
         let hit = Some(Arc::new(Hit { name: name.into(), inode: Arc::downgrade(inode), by }));
         let known = self.0.load_full();
         let table = known.as_ref().filter(|table| !table.is_tight()).cloned().unwrap_or_else(|| {
@@ -78,9 +96,10 @@ impl Hot {
             table.taken.fetch_add(1, Ordering::Relaxed);
         }
     }
+}
 
-    /// Forgets what a name means. Called under the directory's lock.
-    pub(super) fn forget(&self, name: &[u8]) {
+impl<T: Send + Sync> Cool for Hot<T> {
+    fn forget(&self, name: &[u8]) {
         let table = self.0.load();
         let Some(table) = table.as_ref() else { return };
         let slot = table.slot(name);
@@ -90,13 +109,12 @@ impl Hot {
         }
     }
 
-    /// Forgets all names. Called under the directory's lock.
-    pub(super) fn clear(&self) {
+    fn clear(&self) {
         self.0.store(None);
     }
 }
 
-impl Table {
+impl<T> Table<T> {
     fn of(slots: usize) -> Self {
         let slots = (0..slots).map(|_| ArcSwapOption::empty()).collect();
         Self { slots, taken: AtomicUsize::new(0) }
@@ -120,7 +138,7 @@ impl Table {
         slots < SLOTS_MAX && self.taken.load(Ordering::Relaxed) > slots / 2
     }
 
-    fn slot(&self, name: &[u8]) -> &ArcSwapOption<Hit> {
+    fn slot(&self, name: &[u8]) -> &ArcSwapOption<Hit<T>> {
         let hash = FxBuildHasher.hash_one(name);
         &self.slots[hash as usize & (self.slots.len() - 1)]
     }
@@ -164,16 +182,14 @@ impl Tenure {
 
 #[cfg(test)]
 mod tests {
-    use loligo_wire::Ino;
-    use loligo_wire::message::mds::FilePath;
-
-    use super::super::id::InodeId;
-    use super::super::names::Names;
     use super::*;
 
-    fn inode(ino: u64) -> Arc<Inode> {
-        let address = FilePath { base: Ino(ino), path: Vec::new() };
-        Inode::new(InodeId::head(Ino(ino)), address, true, Names::new(Arc::default()))
+    struct Thing(u64);
+
+    impl Kept for Thing {
+        fn is_kept(&self) -> bool {
+            self.0 != u64::MAX
+        }
     }
 
     fn tenure() -> (Arc<Tenure>, Arc<Trust>) {
@@ -185,11 +201,11 @@ mod tests {
     #[test]
     fn a_name_is_found_while_something_vouches_for_it() {
         // Two, since the names may need one slot.
-        let (hot, by_lease, file) = (Hot::default(), Hot::default(), inode(7));
+        let (hot, by_lease, file) = (Hot::<Thing>::default(), Hot::default(), Arc::new(Thing(7)));
         let (held, trust) = tenure();
         let finds = |name: &[u8], now| {
             let hot = if name == b"leased" { &by_lease } else { &hot };
-            hot.find(name, now).map(|inode| inode.id.ino.0)
+            hot.find(name, now).map(|thing| thing.0)
         };
         hot.keep(b"held", &file, Vouch::Tenure(Arc::clone(&held)));
         let lease = Lease { until_ms: 50, seq: 1, generation: trust.generation(), trust: Arc::clone(&trust) };
@@ -209,19 +225,22 @@ mod tests {
         hot.keep(b"held", &file, Vouch::Tenure(Tenure::new(vec![trust])));
         drop(file);
         assert_eq!(finds(b"held", 0), None, "nobody has it");
+        let (gone, (held, _trust)) = (Arc::new(Thing(u64::MAX)), tenure());
+        hot.keep(b"held", &gone, Vouch::Tenure(held));
+        assert_eq!(finds(b"held", 0), None, "another one is found in its place");
     }
 
     #[test]
     fn many_names_have_room() {
         let (hot, held) = (Hot::default(), tenure().0);
-        let files: Vec<_> = (0..5000).map(inode).collect();
+        let files: Vec<_> = (0..5000).map(|at| Arc::new(Thing(at))).collect();
         let name = |at: usize| format!("name-{at}").into_bytes();
         for (at, file) in files.iter().enumerate() {
             hot.keep(&name(at), file, Vouch::Tenure(Arc::clone(&held)));
         }
         let found = (0..5000).filter_map(|at| Some((at, hot.find(&name(at), 0)?)));
         let found: Vec<_> = found.collect();
-        assert!(found.iter().all(|(at, inode)| inode.id.ino.0 == *at as u64));
+        assert!(found.iter().all(|(at, inode)| inode.0 == *at as u64));
         assert!(found.len() > 2500, "{} of 5000", found.len());
         hot.clear();
         assert!(hot.find(&name(0), 0).is_none());

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 
 use super::attrs::Attrs;
 use super::failures::Failures;
-use super::hot::Hot;
+use super::hot::{Hot, Kept};
 use super::id::InodeId;
 use super::mode;
 use super::names::Names;
@@ -44,7 +44,7 @@ pub(crate) struct Inode {
     /// The data in the cache, once a file was opened that uses it.
     pub(crate) cached: OnceLock<CachedFile<Backing>>,
     /// A directory's names that lookups have found.
-    hot: OnceLock<Arc<Hot>>,
+    hot: OnceLock<Arc<Hot<Self>>>,
     /// The mode's file type bits, once they are known: they never change.
     kind: AtomicU32,
     /// The table does not have it any more.
@@ -228,19 +228,11 @@ impl Inode {
     /// Has the next lookups of a name find what it means without a lock, if it means this inode and that may
     /// be relied on.
     pub(crate) fn heat(&self, name: &[u8], inode: &Arc<Self>, now_ms: u64) {
-        let hot = self.known().heat(name, inode, now_ms);
-        if let Some(hot) = hot {
-            self.hot.get_or_init(|| hot);
-        }
-    }
-
-    /// Returns whether the table has it. The caller has a reference that it did not get from the table.
-    ///
-    /// The table says that the inode is gone, then counts the references: of this caller and the table, one
-    /// sees the other (both have a SeqCst fence in between).
-    pub(crate) fn is_kept(&self) -> bool {
-        fence(Ordering::SeqCst);
-        !self.is_gone.load(Ordering::Acquire)
+        let mut known = self.known();
+        let Some(by) = known.vouch(name, inode.id, now_ms) else { return };
+        let hot = self.hot.get_or_init(Arc::default);
+        hot.keep(name, inode, by);
+        known.names.cools(hot);
     }
 
     /// The table is about to remove it, or keeps it after all.
@@ -252,6 +244,15 @@ impl Inode {
     /// Returns `true` for a directory.
     pub(crate) fn is_dir(&self) -> bool {
         self.kind() == mode::DIRECTORY
+    }
+}
+
+impl Kept for Inode {
+    /// The table says that the inode is gone, then counts the references: of the caller, who has one that it
+    /// did not get from the table, and the table, one sees the other (both have a SeqCst fence in between).
+    fn is_kept(&self) -> bool {
+        fence(Ordering::SeqCst);
+        !self.is_gone.load(Ordering::Acquire)
     }
 }
 

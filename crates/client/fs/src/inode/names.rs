@@ -17,9 +17,9 @@ use loligo_fs_core::dir::Completeness;
 use loligo_maps::ObjectHash;
 use loligo_wire::message::mds::Frag;
 
-use super::hot::{Hot, Tenure, Vouch};
+use super::hot::{Cool, Tenure, Vouch};
 use super::id::InodeId;
-use super::known::Inode;
+use super::lease::Lease;
 use super::trust::Trust;
 
 /// A name in a directory, as a server told it.
@@ -28,24 +28,6 @@ pub(crate) struct Entry {
     pub(crate) id: InodeId,
     /// The server's promise to tell of a change; none if the directory's Fs is one.
     pub(crate) lease: Option<Lease>,
-}
-
-/// A server's promise about a name.
-#[derive(Clone, Debug)]
-pub(crate) struct Lease {
-    /// Until when it holds, by the client's clock.
-    pub(crate) until_ms: u64,
-    /// The server's number of it.
-    pub(crate) seq: u32,
-    /// The generation of the session that it was given in.
-    pub(crate) generation: u32,
-    pub(crate) trust: Arc<Trust>,
-}
-
-impl Lease {
-    pub(super) fn holds(&self, now_ms: u64) -> bool {
-        now_ms < self.until_ms && self.generation == self.trust.generation()
-    }
 }
 
 /// Where a name is in a listing: by its hash, then by itself.
@@ -115,7 +97,7 @@ pub(crate) struct Names {
     pub(super) hash: ObjectHash,
     pub(super) completeness: Completeness,
     /// Those that were looked up, once one was, and the tenure of Fs that vouches for some of them.
-    hot: Option<Arc<Hot>>,
+    hot: Option<Arc<dyn Cool>>,
     tenure: Option<Arc<Tenure>>,
     /// Counts the names of all directories.
     count: Arc<AtomicUsize>,
@@ -191,22 +173,18 @@ impl Names {
         }
     }
 
-    /// Has the next lookups of a name find this inode without the lock, as long as its lease or, with these
-    /// trusts, Fs vouches for it. Returns where they look.
-    pub(super) fn heat(
-        &mut self,
-        name: &[u8],
-        inode: &Arc<Inode>,
-        trusts: Vec<Arc<Trust>>,
-    ) -> Option<Arc<Hot>> {
-        let entry = self.get(name).filter(|entry| entry.id == inode.id)?;
-        let by = match entry.lease.clone() {
+    /// Has names leave this, too, when they mean something else.
+    pub(super) fn cools(&mut self, hot: &Arc<impl Cool + 'static>) {
+        self.hot.get_or_insert_with(|| Arc::clone(hot) as Arc<dyn Cool>);
+    }
+
+    /// Returns what vouches for a name if it means an inode: its lease, or Fs in these sessions.
+    pub(super) fn vouch(&mut self, name: &[u8], id: InodeId, trusts: Vec<Arc<Trust>>) -> Option<Vouch> {
+        let entry = self.get(name).filter(|entry| entry.id == id)?;
+        Some(match entry.lease.clone() {
             Some(lease) => Vouch::Lease(lease),
             None => Vouch::Tenure(self.tenure_of(trusts)),
-        };
-        let hot = self.hot.get_or_insert_default();
-        hot.keep(name, inode, by);
-        Some(Arc::clone(hot))
+        })
     }
 
     /// Returns the tenure of Fs in these sessions: a new one, if that before was of other generations.

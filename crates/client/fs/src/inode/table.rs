@@ -161,6 +161,7 @@ impl Table {
 mod tests {
     use loligo_wire::{Ino, SnapId};
 
+    use super::super::hot::Kept as _;
     use super::*;
 
     #[test]

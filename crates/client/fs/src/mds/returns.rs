@@ -67,8 +67,8 @@ impl Core {
         }
     }
 
-    /// Gives back what is spoilt of one inode. A directory of which all names are known keeps what vouches for
-    /// them, unless the server asks: this client wants to have it for itself.
+    /// Gives back what is spoilt of one inode. A directory of which all names are known keeps what vouches
+    /// for them, unless the server asks: this client wants to have it for itself.
     fn give(
         &self,
         session: &Session,

@@ -218,8 +218,8 @@ async fn a_client_without_an_identity_says_why() {
     let _ = ends("unmount", fs.unmount()).await;
 }
 
-/// Goal: a name that is looked up again and again, for which no lock is taken any more, means something else as
-/// soon as this client or another one has changed it, or an inode on the way was forgotten.
+/// Goal: a name that is looked up again and again, for which no lock is taken any more, means something else
+/// as soon as this client or another one has changed it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_looked_up_often_is_what_the_name_means() {
     let toy = Toy::start(1).await;

@@ -120,9 +120,9 @@ impl CapWord {
         set_of(drained.unwrap_or(0))
     }
 
-    /// Runs `read`, which reads from the cache and waits for nobody, if the capabilities for that are held, of
-    /// the session's current `generation`, and not being revoked. `thread` is a number of the calling thread:
-    /// threads with different ones do not slow each other down.
+    /// Runs `read`, which reads from the cache and waits for nobody, if the capabilities for that are held,
+    /// of the session's current `generation`, and not being revoked. `thread` is a number of the calling
+    /// thread: threads with different ones do not slow each other down.
     ///
     /// Also returns whether a revoke may have waited for this: then the caller looks at the state, under the
     /// inode's lock, even if nothing was read.
