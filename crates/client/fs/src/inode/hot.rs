@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwapOption;
+use az::WrappingAs as _;
 use rustc_hash::FxBuildHasher;
 
 use super::lease::Lease;
@@ -140,7 +141,7 @@ impl<T> Table<T> {
 
     fn slot(&self, name: &[u8]) -> &ArcSwapOption<Hit<T>> {
         let hash = FxBuildHasher.hash_one(name);
-        &self.slots[hash as usize & (self.slots.len() - 1)]
+        &self.slots[hash.wrapping_as::<usize>() & (self.slots.len() - 1)]
     }
 }
 

@@ -225,7 +225,9 @@ async fn what_is_looked_up_often_is_what_the_name_means() {
     let toy = Toy::start(1).await;
     let dir = toy.tree(|tree| {
         let dir = tree.make(Ino::ROOT, b"d", 0o040_755);
-        [&b"f"[..], b"g", b"h"].map(|name| tree.make(dir, name, 0o100_644));
+        for name in [b"f", b"g", b"h"] {
+            tree.make(dir, name, 0o100_644);
+        }
         dir
     });
     let fs = mounted(&toy, options()).await;
