@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use futures_util::FutureExt as _;
@@ -39,7 +39,13 @@ const SIGNALS_EVERY: Duration = Duration::from_millis(100);
 /// Callbacks that run under one acquisition of the interpreter's lock.
 const CALLBACKS_AT_ONCE: usize = 256;
 
+/// How long the interpreter's end waits at most for callbacks that run.
+const LAST_CALLBACKS: Duration = Duration::from_secs(5);
+
 static HOME: ArcSwapOption<Home> = ArcSwapOption::const_empty();
+
+/// The interpreter ends: no callback begins any more.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
 
 /// A callback that is due.
 pub(crate) type Call = Box<dyn FnOnce(Python<'_>) + Send>;
@@ -159,12 +165,14 @@ impl Wake for Parker {
 /// A thread that calls back, one callback after the other. It starts with the first one.
 pub(crate) struct Caller {
     name: &'static str,
+    /// The thread is in Python, or about to be.
+    is_calling: Arc<AtomicBool>,
     calls: OnceLock<mpsc::UnboundedSender<Call>>,
 }
 
 impl Caller {
     fn new(name: &'static str) -> Self {
-        Self { name, calls: OnceLock::new() }
+        Self { name, is_calling: Arc::default(), calls: OnceLock::new() }
     }
 
     /// Has the thread call back. What waits is bounded by the callers: operations under way are counted, and
@@ -173,7 +181,9 @@ impl Caller {
         let calls = self.calls.get_or_init(|| {
             let (calls, due) = mpsc::unbounded_channel();
             // Without a thread nothing is told of; the system then refuses everything else as well.
-            let _ = thread::Builder::new().name(self.name.to_owned()).spawn(move || run_calls(due));
+            let is_calling = Arc::clone(&self.is_calling);
+            let run = move || run_calls(due, &is_calling);
+            let _ = thread::Builder::new().name(self.name.to_owned()).spawn(run);
             calls
         });
         let _ = calls.send(call);
@@ -193,13 +203,35 @@ impl Caller {
 }
 
 /// Runs callbacks until the interpreter ends.
-fn run_calls(mut due: mpsc::UnboundedReceiver<Call>) {
+///
+/// The thread says that it calls, then looks whether the interpreter ends; [`end_callbacks`] does the
+/// opposite. Both are sequentially consistent: of the two, one sees the other.
+fn run_calls(mut due: mpsc::UnboundedReceiver<Call>, is_calling: &AtomicBool) {
     let mut calls = Vec::with_capacity(CALLBACKS_AT_ONCE);
     while due.blocking_recv_many(&mut calls, CALLBACKS_AT_ONCE) > 0 {
-        if Python::try_attach(|py| calls.drain(..).for_each(|call| call(py))).is_none() {
+        is_calling.store(true, Ordering::SeqCst);
+        let goes_on = !IS_ENDING.load(Ordering::SeqCst)
+            && Python::try_attach(|py| calls.drain(..).for_each(|call| call(py))).is_some();
+        is_calling.store(false, Ordering::SeqCst);
+        if !goes_on {
             return;
         }
     }
+}
+
+/// Ends callbacks before the interpreter ends, and waits for those that run, five seconds at most: a thread
+/// that is in Python when the interpreter ends aborts the process. Python calls this at its exit.
+#[pyfunction]
+pub(crate) fn end_callbacks(py: Python<'_>) {
+    IS_ENDING.store(true, Ordering::SeqCst);
+    let Some(home) = HOME.load_full().filter(|home| home.is_here()) else { return };
+    let is_calling = |caller: &Caller| caller.is_calling.load(Ordering::SeqCst);
+    py.detach(|| {
+        let until = Instant::now() + LAST_CALLBACKS;
+        while (is_calling(&home.completions) || is_calling(&home.events)) && Instant::now() < until {
+            thread::sleep(Duration::from_millis(1));
+        }
+    });
 }
 
 /// Calls a callback of the program's. What it raises is reported as Python reports errors that nobody can

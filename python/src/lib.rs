@@ -37,5 +37,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<watch::Watch>()?;
     module.add_class::<image::Image>()?;
     module.add_class::<server::Server>()?;
+    let end = wrap_pyfunction!(border::end_callbacks, module)?;
+    module.py().import("atexit")?.call_method1("register", (end,))?;
     pool_images::add_to(module)
 }

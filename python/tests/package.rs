@@ -93,6 +93,11 @@ fn asyncio() {
 }
 
 #[test]
+fn ends_of_programs() {
+    run_file("test_exit");
+}
+
+#[test]
 fn servers_for_tests() {
     run_file("test_servers");
 }
