@@ -1,8 +1,8 @@
 //! Names that lookups have found before, found again without a lock.
 //!
 //! A directory has them beside its [`Names`](super::names::Names), which has all that are known. A name's
-//! hash says in which slot it lies; where two need one slot, the later one has it, and the other one is
-//! looked up under the directory's lock. Slots are changed under that lock; lookups only read them.
+//! hash says in which few slots it may lie; where more names need them, one of these has to go, and is looked
+//! up under the directory's lock. Slots are changed under that lock; lookups only read them.
 //!
 //! A name is believed as long as what vouches for it: its lease, or a *tenure* of the directory's Fs. When
 //! Fs goes, its tenure is over before the server hears that Fs is returned. A name that means something else
@@ -22,8 +22,10 @@ use super::trust::Trust;
 
 /// Slots of a directory with few names; a power of two.
 const SLOTS_MIN: usize = 64;
-/// Slots of a directory with many: 512 KiB.
-const SLOTS_MAX: usize = 1 << 16;
+/// Slots of a directory with many: 1 MiB.
+const SLOTS_MAX: usize = 1 << 17;
+/// Slots in which a name may lie; a power of two.
+const WAYS: usize = 4;
 
 /// What names lead to.
 pub(crate) trait Kept {
@@ -79,23 +81,24 @@ impl<T: Kept> Hot<T> {
     /// Finds what a name means, if something vouches for it now.
     pub(crate) fn find(&self, name: &[u8], now_ms: u64) -> Option<Arc<T>> {
         let table = self.0.load();
-        let hit = table.as_ref()?.slot(name).load();
-        let hit = hit.as_ref().filter(|hit| *hit.name == *name && hit.by.holds(now_ms))?;
-        hit.inode.upgrade().filter(|inode| inode.is_kept())
+        let found = |slot: &ArcSwapOption<Hit<T>>| {
+            let hit = slot.load();
+            let hit = hit.as_ref().filter(|hit| *hit.name == *name)?;
+            Some(if hit.by.holds(now_ms) { hit.inode.upgrade() } else { None })
+        };
+        table.as_ref()?.slots(name).iter().find_map(found)?.filter(|inode| inode.is_kept())
     }
 
     /// Remembers a name. Called under the directory's lock.
     pub(super) fn keep(&self, name: &[u8], inode: &Arc<T>, by: Vouch) {
-        let hit = Some(Arc::new(Hit { name: name.into(), inode: Arc::downgrade(inode), by }));
+        let hit = Arc::new(Hit { name: name.into(), inode: Arc::downgrade(inode), by });
         let known = self.0.load_full();
         let table = known.as_ref().filter(|table| !table.is_tight()).cloned().unwrap_or_else(|| {
             let larger = Arc::new(Table::after(known.as_deref()));
             self.0.store(Some(Arc::clone(&larger)));
             larger
         });
-        if table.slot(name).swap(hit).is_none() {
-            table.taken.fetch_add(1, Ordering::Relaxed);
-        }
+        table.put(hit);
     }
 }
 
@@ -103,8 +106,9 @@ impl<T: Send + Sync> Cool for Hot<T> {
     fn forget(&self, name: &[u8]) {
         let table = self.0.load();
         let Some(table) = table.as_ref() else { return };
-        let slot = table.slot(name);
-        if slot.load().as_ref().is_some_and(|hit| *hit.name == *name) {
+        let has_it =
+            |slot: &&ArcSwapOption<Hit<T>>| slot.load().as_ref().is_some_and(|hit| *hit.name == *name);
+        if let Some(slot) = table.slots(name).iter().find(has_it) {
             slot.store(None);
             table.taken.fetch_sub(1, Ordering::Relaxed);
         }
@@ -126,9 +130,7 @@ impl<T> Table<T> {
         let Some(smaller) = smaller else { return Self::of(SLOTS_MIN) };
         let larger = Self::of((smaller.slots.len() * 4).min(SLOTS_MAX));
         for hit in smaller.slots.iter().filter_map(ArcSwapOption::load_full) {
-            if larger.slot(&hit.name).swap(Some(hit)).is_none() {
-                larger.taken.fetch_add(1, Ordering::Relaxed);
-            }
+            larger.put(hit);
         }
         larger
     }
@@ -139,10 +141,29 @@ impl<T> Table<T> {
         slots < SLOTS_MAX && self.taken.load(Ordering::Relaxed) > slots / 2
     }
 
-    fn slot(&self, name: &[u8]) -> &ArcSwapOption<Hit<T>> {
-        let hash = FxBuildHasher.hash_one(name);
-        &self.slots[hash.wrapping_as::<usize>() & (self.slots.len() - 1)]
+    /// Puts a name into its slot, into a free one, or into that of another name.
+    fn put(&self, hit: Arc<Hit<T>>) {
+        let (hash, slots) = (hash(&hit.name), self.slots(&hit.name));
+        let has = |slot: &ArcSwapOption<Hit<T>>, name: Option<&[u8]>| {
+            slot.load().as_ref().map(|known| &*known.name) == name
+        };
+        let own = slots.iter().find(|slot| has(slot, Some(&hit.name)));
+        let free = || slots.iter().find(|slot| has(slot, None));
+        let slot = own.or_else(free).unwrap_or(&slots[hash.leading_zeros() as usize % WAYS]);
+        if slot.swap(Some(hit)).is_none() {
+            self.taken.fetch_add(1, Ordering::Relaxed);
+        }
     }
+
+    /// The slots in which a name may lie.
+    fn slots(&self, name: &[u8]) -> &[ArcSwapOption<Hit<T>>] {
+        let first = hash(name).wrapping_as::<usize>() & (self.slots.len() - 1) & !(WAYS - 1);
+        &self.slots[first..first + WAYS]
+    }
+}
+
+fn hash(name: &[u8]) -> u64 {
+    FxBuildHasher.hash_one(name)
 }
 
 impl Vouch {
@@ -242,7 +263,7 @@ mod tests {
         let found = (0..5000).filter_map(|at| Some((at, hot.find(&name(at), 0)?)));
         let found: Vec<_> = found.collect();
         assert!(found.iter().all(|(at, inode)| inode.0 == *at as u64));
-        assert!(found.len() > 2500, "{} of 5000", found.len());
+        assert!(found.len() > 4500, "{} of 5000", found.len());
         hot.clear();
         assert!(hot.find(&name(0), 0).is_none());
     }

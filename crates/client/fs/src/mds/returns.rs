@@ -45,15 +45,13 @@ impl Core {
         releases
     }
 
-    /// Returns what a request spoils.
+    /// Returns what a request spoils. One that makes a name keeps Fs of its directory: while several are under
+    /// way their server gives it to nobody, and were it given back it would be granted anew after each.
     fn spoilt_by<'r>(&self, request: &'r Request) -> Vec<Spoilt<'r>> {
         let names = request.entry.iter().chain(&request.renames).map(Spoilt::name);
         let links = |inode: &Arc<Inode>| Spoilt::of(inode, Caps::ANY_LINK);
         match &request.op {
-            RequestOp::Create(_) | RequestOp::MkDir { .. } | RequestOp::MkNod { .. } | RequestOp::SymLink => {
-                names.collect()
-            }
-            RequestOp::Link => names.chain(request.also.as_ref().map(links)).collect(),
+            RequestOp::Link => request.also.iter().map(links).collect(),
             RequestOp::Unlink | RequestOp::RmDir | RequestOp::Rename => {
                 let moved = request.renames.as_ref().and_then(|(dir, name)| dir.known().means(name));
                 let known = [request.removes, moved].into_iter().flatten();
