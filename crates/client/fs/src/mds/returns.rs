@@ -45,8 +45,8 @@ impl Core {
         releases
     }
 
-    /// Returns what a request spoils. One that makes a name keeps Fs of its directory: while several are
-    /// under way their server gives it to nobody, and were it given back it would be granted anew each time.
+    /// Returns what a request spoils. One that makes a name keeps Fs of its directory: through a mount it
+    /// costs the server more to get it back with each name than to ask for it.
     fn spoilt_by<'r>(&self, request: &'r Request) -> Vec<Spoilt<'r>> {
         let names = request.entry.iter().chain(&request.renames).map(Spoilt::name);
         let links = |inode: &Arc<Inode>| Spoilt::of(inode, Caps::ANY_LINK);
