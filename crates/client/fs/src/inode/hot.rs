@@ -1,8 +1,9 @@
 //! Names that lookups have found before, found again without a lock.
 //!
 //! A directory has them beside its [`Names`](super::names::Names), which has all that are known. A name's
-//! hash says in which few slots it may lie; where more names need them, one of these has to go, and is looked
-//! up under the directory's lock. Slots are changed under that lock; lookups only read them.
+//! hash says in which few slots it may lie. Where more names need these slots than there are, one name
+//! loses its slot: the next lookup finds it under the directory's lock. Slots are changed under that lock;
+//! lookups only read them.
 //!
 //! A name is believed as long as what vouches for it: its lease, or a *tenure* of the directory's Fs. When
 //! Fs goes, its tenure is over before the server hears that Fs is returned. A name that means something else
@@ -29,7 +30,7 @@ const WAYS: usize = 4;
 
 /// What names lead to.
 pub(crate) trait Kept {
-    /// Returns whether those who look it up otherwise find it, too.
+    /// Returns `false` once the table that all lookups fall back on does not lead to it any more.
     fn is_kept(&self) -> bool;
 }
 
@@ -183,7 +184,7 @@ impl Tenure {
 
     /// Fs has gone.
     pub(super) fn end(&self) {
-        // With Release: who sees what comes after the end sees the end.
+        // With Release: a thread that sees something that happened after the end also sees the end.
         self.is_over.store(true, Ordering::Release);
     }
 

@@ -248,8 +248,9 @@ impl Inode {
 }
 
 impl Kept for Inode {
-    /// The table says that the inode is gone, then counts the references: of the caller, who has one that it
-    /// did not get from the table, and the table, one sees the other (both have a SeqCst fence in between).
+    /// The caller has a reference that it did not get from the table, then looks here. The table says that
+    /// the inode is gone, then counts the references. Between the two steps both have a SeqCst fence: of the
+    /// two, one sees the other.
     fn is_kept(&self) -> bool {
         fence(Ordering::SeqCst);
         !self.is_gone.load(Ordering::Acquire)

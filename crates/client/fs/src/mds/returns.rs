@@ -75,7 +75,7 @@ impl Core {
     ) -> Option<RequestRelease> {
         let Spoilt { inode, parts, unless, name } = spoilt;
         let now = self.now_ms();
-        let (before, leased, parts) = {
+        let (leased, parts) = {
             let known = inode.known();
             let lease = name.and_then(|name| Some((name, known.lease_of(name, &session.trust, now)?)));
             let holds = known.caps.issued_by(session.rank).unwrap_or(Caps::NONE);
@@ -83,17 +83,18 @@ impl Core {
             if lease.is_none() && !gives {
                 return None;
             }
-            (known.issued(now), lease, if gives { *parts } else { Caps::NONE })
+            (lease, if gives { *parts } else { Caps::NONE })
         };
         let (returned, taken, is_last) = self.event(inode, |known, clock| {
+            let before = known.issued(now);
             let returned = known
                 .with_caps(clock, |caps, view| caps.give_with_request(session.rank, parts, *unless, view));
+            if let Some((name, _)) = leased.filter(|_| returned.is_some()) {
+                known.end_lease(name, now);
+            }
             (returned, before - known.issued(now), known.attrs.nlink <= 1)
         });
         let returned = returned?;
-        if let Some((name, _)) = leased {
-            inode.known().end_lease(name, now);
-        }
         // The kernel knows that a file whose last name goes has none.
         if !(is_last && removed == Some(inode.id)) {
             self.tell_taken(inode, taken);

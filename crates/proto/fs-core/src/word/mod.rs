@@ -14,9 +14,10 @@
 //!
 //! A revoke sets its bit first. No operation that uses the bit can begin then, and those in progress end.
 //! The call that makes the bit unused reports it as *drained*: [`CapWord::revoke`] if nothing used it,
-//! otherwise the [`CapWord::put`] of the last operation. Exactly one call reports it, since the
+//! otherwise the [`CapWord::put`] of the last operation. Exactly one of these calls reports it, since the
 //! compare-and-swap that makes the last change is one step. Its caller runs the rest of the revoke under the
-//! inode's lock.
+//! inode's lock. [`CapWord::short_read`] is counted elsewhere: where short reads are the last to use a bit,
+//! one or several of them report that the revoke may go on.
 //!
 //! Orders. A reference is taken with Acquire: the operation sees what was published with the capability.
 //! It is put with Release, and the one that drains also acquires: the revoke sees what all operations that
@@ -117,7 +118,8 @@ impl CapWord {
             *count = count.saturating_sub(1);
             Ok(fields.revoking & used & !fields.used())
         });
-        set_of(drained.unwrap_or(0))
+        let drained = drained.unwrap_or(0);
+        set_of(if drained == 0 { 0 } else { drained & !self.used_shortly() })
     }
 
     /// Runs `read`, which reads from the cache and waits for nobody, if the capabilities for that are held,
@@ -187,7 +189,7 @@ impl CapWord {
     /// Ends a revoke: the capabilities are gone. Those that operations still use stay, and are returned.
     pub fn finish(&self, bits: Caps) -> Caps {
         let bits = held_bits(bits);
-        // Of what is being revoked no short read begins.
+        // No short read begins with a capability that is being revoked.
         let short = self.used_shortly();
         let left = self.change(AcqRel, |fields| {
             let gone = bits & fields.revoking & !(fields.used() | short);
@@ -211,7 +213,8 @@ impl CapWord {
 
     /// The bits that short reads use which the word does not count. The caller has changed the word before.
     fn used_shortly(&self) -> u64 {
-        // Before the counters are looked for: who does not find them is seen by each reader that does.
+        // Before the counters are looked for: if this thread does not find them, each reader that does finds
+        // what this thread has changed in the word.
         fence(SeqCst);
         if self.readers.get().is_some_and(|readers| readers.are_there()) { CACHED_READ } else { 0 }
     }

@@ -5,11 +5,12 @@
 //! threads have met at the word, short reads are counted beside it, each thread in one of a few counters of
 //! their own cache lines.
 //!
-//! A reader counts itself, then looks at the word. Who takes a capability changes the word, then looks at
-//! the counters. Between the two steps both have a SeqCst fence: of the two, one sees the other. So the
-//! reader finds the capability revoked and reads nothing, or the other one finds the capability in use. A
-//! reader that ends also looks at the word last: if it finds a revoke, the revoke may have found the reader,
-//! and somebody must look whether it can go on. Several readers may report that of one revoke.
+//! A reader counts itself, then looks at the word. A revoke changes the word, then looks at the counters.
+//! Between the two steps both have a SeqCst fence: of the two, one sees the other. So the reader finds the
+//! capability revoked and reads nothing, or the revoke finds the capability in use. At its end a reader takes
+//! itself out of the count and looks at the word once more. If it finds a revoke there, the revoke may have
+//! found the reader, and the reader's caller looks whether the revoke can go on. Several readers may find one
+//! revoke.
 //!
 //! Other orders: the count goes down with Release and is read with Acquire, so that a revoke comes after
 //! what its readers have read. `tests/loom.rs` checks every interleaving of two readers and a revoke.

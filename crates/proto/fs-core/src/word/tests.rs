@@ -62,7 +62,7 @@ fn the_last_operation_drains_a_revoke() {
     assert_eq!(word.usable(), Caps::FILE_RD);
 }
 
-/// Goal: a short read is seen by who takes its capability, whether the word counts it or not.
+/// Goal: a revoke sees a short read that uses its capability, whether the word counts it or not.
 #[test]
 fn a_short_read_keeps_its_capabilities_in_use() {
     for word in [CapWord::new(), CapWord::shared()] {

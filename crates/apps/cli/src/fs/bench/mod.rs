@@ -100,7 +100,7 @@ async fn mounted(rados: &Rados, options: &MountOptions) -> Result<FileSystem, Fa
 /// What tasks share.
 struct Shared {
     work: Arc<Work>,
-    /// Each task makes one operation of so many.
+    /// The number of tasks. Task `t` makes the operations `t`, `t + tasks`, `t + 2 * tasks` and so on.
     tasks: u64,
     ops_max: u64,
     until: Instant,
