@@ -37,6 +37,10 @@ impl Account {
         self.sum.load(Ordering::Relaxed)
     }
 
+    pub(crate) fn max(&self) -> u64 {
+        self.max
+    }
+
     /// Whether the sum exceeds half of the bound: a hint.
     pub(crate) fn is_half_full(&self) -> bool {
         self.sum() > self.max / 2

@@ -1,6 +1,7 @@
 //! The state of one block of an object.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use crate::evict::Slot;
 use crate::memory::MemoryOf;
@@ -111,22 +112,18 @@ impl Block {
     }
 
     /// Fills the invalid parts with data from the back end, and with zeros after its end. Valid bytes
-    /// stay. `fresh` has the data, if there was room for it, and nobody else has it. Returns a page that is
-    /// no longer used, to be freed without the lock.
-    pub(crate) fn fill(&mut self, loaded: &[u8], fresh: Option<Arc<Page>>) -> Option<Arc<Page>> {
-        let Some(place) = &self.place else { return fresh };
-        let known = place.page()?;
-        if known.is_whole() {
-            return fresh;
-        }
-        let whole = match fresh {
-            Some(mut fresh) => {
-                Arc::make_mut(&mut fresh).lay_over(&known);
-                fresh
-            }
-            None => Arc::new(known.completed(loaded)),
-        };
-        place.put(whole)
+    /// stay. Returns a page that is no longer used, to be freed without the lock.
+    pub(crate) fn fill(&mut self, loaded: &[u8]) -> Option<Arc<Page>> {
+        let place = self.place.as_ref()?;
+        let known = place.page().filter(|known| !known.is_whole())?;
+        place.put(Arc::new(known.completed(loaded)))
+    }
+
+    /// Moves the page out of what was read with it: the block stays, and the rest need not. Returns a page
+    /// that is no longer used.
+    pub(crate) fn move_out(&self, held: &Arc<AtomicU64>) -> Option<Arc<Page>> {
+        let place = self.place.as_ref()?;
+        place.put(Arc::new(place.page()?.moved_out(held)?))
     }
 
     /// Marks the dirty parts as being written. Returns the page and the parts.

@@ -75,7 +75,8 @@ impl<T: Clone> Queues<T> {
         Self { shards, turn: AtomicUsize::new(0) }
     }
 
-    pub(crate) fn add(&self, hash: u64, owner: T, block: u32) -> Slot {
+    /// Adds a block. Returns its slot, and whether it is in the long queue.
+    pub(crate) fn add(&self, hash: u64, owner: T, block: u32) -> (Slot, bool) {
         self.shard(hash).lock().add(hash, owner, block)
     }
 
@@ -121,7 +122,7 @@ impl<T: Clone> Shard<T> {
         Self { nodes: Vec::new(), free: NONE, new: list(), used: list(), gone: vec![0; gone] }
     }
 
-    fn add(&mut self, hash: u64, owner: T, block: u32) -> Slot {
+    fn add(&mut self, hash: u64, owner: T, block: u32) -> (Slot, bool) {
         let memory = self.memory(hash);
         let is_used = *memory == known_as(hash);
         if is_used {
@@ -140,7 +141,7 @@ impl<T: Clone> Shard<T> {
             }
         };
         self.append(index, is_used);
-        Slot(index)
+        (Slot(index), is_used)
     }
 
     fn remove(&mut self, slot: Slot) -> Option<T> {
@@ -220,7 +221,7 @@ mod tests {
             let mut slots: HashMap<u32, Slot> = HashMap::new();
             for (step, block) in steps {
                 match (step, slots.get(&block).copied()) {
-                    (0 | 1, None) => drop(slots.insert(block, queues.add(hash(block), block, block))),
+                    (0 | 1, None) => drop(slots.insert(block, queues.add(hash(block), block, block).0)),
                     (0, Some(slot)) => queues.keep(hash(block), slot),
                     (2, Some(slot)) => {
                         prop_assert_eq!(queues.remove(hash(block), slot, block % 2 == 0), Some(block));

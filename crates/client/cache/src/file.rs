@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::backend::Backend;
@@ -10,7 +11,7 @@ use crate::error::Error;
 use crate::flush::Failed;
 use crate::object::{BATCH, Memory, Object, State};
 use crate::options::{Mode, Options};
-use crate::page::Page;
+use crate::page::{Page, Run};
 use crate::shelf::Restless;
 use crate::source::{Shared, Source};
 use crate::span::{Part, parts};
@@ -28,7 +29,7 @@ pub struct Cache<B: Backend> {
 pub struct Usage {
     /// Bytes counted against [`Options::size`], including the bookkeeping for blocks.
     pub used: u64,
-    /// Bytes of pages that are allocated.
+    /// Bytes of pages that are allocated, and of what was read with them.
     pub held: u64,
     /// Bytes of blocks that are dirty, or may become dirty by writes in progress.
     pub dirty: u64,
@@ -189,8 +190,23 @@ impl<B: Backend> CachedFile<B> {
     /// [`Error::Read`] if a block had to be read first and could not be. A part may have been
     /// written.
     pub async fn write(&self, object: u64, offset: u64, data: &[u8]) -> Result<(), Error<B::Error>> {
+        self.write_from(object, offset, Data::Copied(data)).await
+    }
+
+    /// As [`CachedFile::write`]; but of long data whole blocks are not copied: the cache keeps all of the data,
+    /// counted in [`Usage::held`], as long as it has one of them. For data that is not itself a small part of
+    /// something larger.
+    ///
+    /// # Errors
+    /// As [`CachedFile::write`].
+    pub async fn write_shared(&self, object: u64, offset: u64, data: Bytes) -> Result<(), Error<B::Error>> {
+        let data = Run::counted(data, &self.source.memory.held);
+        self.write_from(object, offset, Data::Shared(&data)).await
+    }
+
+    async fn write_from(&self, object: u64, offset: u64, data: Data<'_>) -> Result<(), Error<B::Error>> {
         let memory = &self.source.memory;
-        let all: SmallVec<[Part; BATCH]> = parts(memory.options.block_bytes, offset, data.len()).collect();
+        let all: SmallVec<[Part; BATCH]> = parts(memory.options.block_bytes, offset, data.bytes().len()).collect();
         for some in all.chunks(BATCH) {
             let mut left = some;
             while !left.is_empty() {
@@ -308,7 +324,12 @@ impl<B: Backend> CachedFile<B> {
 
     /// Writes parts until one needs bytes of its block that are not there. Returns the number of parts
     /// written.
-    async fn write_some(&self, object: u64, data: &[u8], some: &[Part]) -> Result<usize, Error<B::Error>> {
+    async fn write_some(
+        &self,
+        object: u64,
+        data: Data<'_>,
+        some: &[Part],
+    ) -> Result<usize, Error<B::Error>> {
         let source = &self.source;
         let mut dirtying = source.shared.wait_to_dirty(source, some.len() as u64).await?;
         let mut room = source.shared.wait_for_room(some.len() as u64).await;
@@ -345,10 +366,32 @@ impl<B: Backend> CachedFile<B> {
         Ok(written)
     }
 
-    fn fresh_page(&self, part: &Part, data: &[u8]) -> Arc<Page> {
+    fn fresh_page(&self, part: &Part, data: Data<'_>) -> Arc<Page> {
         let memory = &self.source.memory;
-        let data = &data[part.at..part.at + part.span.len() as usize];
-        Arc::new(Page::of_part(memory.options.block_bytes, part.span, data, &memory.held))
+        let block_bytes = memory.options.block_bytes;
+        let bytes = &data.bytes()[part.at..part.at + part.span.len() as usize];
+        let shared = match data {
+            Data::Shared(run) if part.span.len() == block_bytes => Page::part(run, bytes),
+            _ => None,
+        };
+        Arc::new(shared.unwrap_or_else(|| Page::of_part(block_bytes, part.span, bytes, &memory.held)))
+    }
+}
+
+/// Data of a write.
+#[derive(Clone, Copy)]
+enum Data<'a> {
+    Copied(&'a [u8]),
+    /// The cache may keep it.
+    Shared(&'a Bytes),
+}
+
+impl<'a> Data<'a> {
+    fn bytes(self) -> &'a [u8] {
+        match self {
+            Self::Copied(data) => data,
+            Self::Shared(data) => data,
+        }
     }
 }
 

@@ -6,13 +6,14 @@
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use smallvec::SmallVec;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::backend::Backend;
 use crate::error::Error;
 use crate::object::{BATCH, Memory, Object, Room, State};
-use crate::page::Page;
+use crate::page::{Page, Run};
 use crate::source::Source;
 use crate::span::{Part, parts};
 use crate::target::Target;
@@ -181,6 +182,7 @@ impl Load {
             None => self.leave((len / block_bytes) as u32).await?,
         };
         let answer = source.backend.read(self.object.number, begins, len).await.map_err(Error::Read)?;
+        let answer = Run::counted(answer, &self.memory.held);
         let begin = begins.max(offset);
         let wanted: SmallVec<[Part; BATCH]> = match &to {
             Some(_) => parts(self.memory.options.block_bytes, offset, range_len).collect(),
@@ -201,15 +203,19 @@ impl Load {
         Arc::clone(&self.memory.transit).acquire_many_owned(blocks).await.map_err(|_| Error::GivenUp)
     }
 
-    /// Allocates pages with the data read, if there is room.
-    fn fresh_pages<'a>(&'a self, batch: &[Part], answer: &[u8]) -> Option<(Room<'a>, Pages)> {
+    /// Makes pages of the data read, if there is room.
+    fn fresh_pages<'a>(&'a self, batch: &[Part], answer: &Bytes) -> Option<(Room<'a>, Pages)> {
         let missing = batch.iter().filter(|part| self.missing.contains(&part.block));
         let room = self.memory.room(missing.clone().count() as u64)?;
+        let block_bytes = self.memory.options.block_bytes;
         let page = |part: &Part| {
             let loaded = self.answer_of(answer, part.block);
-            Arc::new(Page::beginning(self.memory.options.block_bytes, loaded, &self.memory.held))
+            let whole = Some(loaded).filter(|loaded| loaded.len() == block_bytes as usize);
+            whole
+                .and_then(|whole| Page::part(answer, whole))
+                .unwrap_or_else(|| Page::beginning(block_bytes, loaded, &self.memory.held))
         };
-        Some((room, missing.map(page).collect()))
+        Some((room, missing.map(page).map(Arc::new).collect()))
     }
 
     /// Stores the data read in some blocks, and adds the requested parts of them to their target.
@@ -217,7 +223,7 @@ impl Load {
         &self,
         batch: &[Part],
         fresh: Option<(Room<'_>, Pages)>,
-        answer: &[u8],
+        answer: &Bytes,
         to: Option<&mut Target<'_>>,
     ) -> bool {
         let (mut room, pages) = fresh.map_or((None, Pages::new()), |(room, pages)| (Some(room), pages));
@@ -235,7 +241,10 @@ impl Load {
             };
             if is_missing && is_current {
                 match (block.has_page(), page) {
-                    (true, page) => old.extend(block.fill(self.answer_of(answer, part.block), page)),
+                    (true, page) => {
+                        old.extend(page);
+                        old.extend(block.fill(self.answer_of(answer, part.block)));
+                    }
                     (false, Some(page)) if room.as_mut().is_some_and(Room::take) => {
                         block.show(page, self.object.shelf.place(&self.memory, part.block));
                     }

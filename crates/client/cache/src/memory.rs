@@ -1,7 +1,7 @@
 //! The memory of a cache: what all its blocks and objects use, and how much of it is dirty.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{Notify, Semaphore};
 
@@ -27,7 +27,7 @@ pub(crate) struct MemoryOf<T> {
     used: Account,
     /// Bytes of blocks that are dirty, being written back, or claimed for it.
     dirty: Account,
-    /// Bytes of pages that exist.
+    /// Bytes of pages that exist, and of what was read with them.
     pub(crate) held: Arc<AtomicU64>,
     pub(crate) queues: Queues<T>,
     /// Notified when there may be room for blocks or for dirty data.
@@ -69,6 +69,12 @@ impl<T: Clone> MemoryOf<T> {
     /// Whether write-back should start now.
     pub(crate) fn is_rather_dirty(&self) -> bool {
         self.dirty.is_half_full()
+    }
+
+    /// Whether pages keep more memory than all blocks together may have.
+    pub(crate) fn holds_too_much(&self) -> bool {
+        let pages_max = self.used.max() / self.block_cost() * u64::from(self.options.block_bytes);
+        self.held.load(Ordering::Relaxed) > pages_max
     }
 
     pub(crate) fn blocks_are_clean(&self, blocks: u64) {

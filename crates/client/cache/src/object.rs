@@ -218,7 +218,11 @@ impl Object {
         if !block.has_page() {
             state.blocks.remove(&number);
         } else if block.slot.is_none() {
-            block.slot = Some(memory.queues.add(self.block_hash(number), Arc::clone(self), number));
+            let (slot, stays) = memory.queues.add(self.block_hash(number), Arc::clone(self), number);
+            block.slot = Some(slot);
+            if stays {
+                block.move_out(&memory.held);
+            }
         }
     }
 
@@ -260,6 +264,9 @@ impl Object {
         let hash = self.block_hash(number);
         if block.forget_a_use() && !anyway {
             memory.queues.keep(hash, slot);
+            let answer = block.move_out(&memory.held);
+            drop(state);
+            drop(answer);
             return false;
         }
         let owner = memory.queues.remove(hash, slot, true);
@@ -288,6 +295,8 @@ impl Object {
 impl Memory {
     /// Claims memory for blocks, evicting others. `None` if no more blocks can be evicted.
     pub(crate) fn room(&self, blocks: u64) -> Option<Room<'_>> {
+        // Pages that are gone may have left something of what was read with them.
+        (0..4 * blocks).take_while(|_| self.holds_too_much() && self.throw_out()).for_each(drop);
         loop {
             if let Some(room) = self.claim(blocks) {
                 return Some(room);

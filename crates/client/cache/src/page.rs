@@ -9,12 +9,35 @@ use crate::pieces::Pieces;
 use crate::span::Span;
 
 /// The bytes of a block. They can be read without a lock: a page is not changed once it is published.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Page {
-    /// A block's bytes, in an allocation of their own so that its size is a power of two.
-    data: Box<[u8]>,
+    data: Data,
     /// The parts whose bytes are known.
     valid: Pieces,
+}
+
+#[derive(Clone, Debug)]
+enum Data {
+    /// A block's bytes, in an allocation of their own so that its size is a power of two.
+    Own(Own),
+    /// A part of what was read or written at once ([`Run`]): it was not copied.
+    Part(Bytes),
+}
+
+/// Memory of its own that is counted.
+#[derive(Debug)]
+struct Own {
+    data: Box<[u8]>,
+    held: Arc<AtomicU64>,
+}
+
+/// Pages are parts of a run of so many bytes, and copies of a shorter one: that may be itself a small part of
+/// what the network brought at once, all of which it would keep.
+pub(crate) const RUN_MIN: usize = 512 << 10;
+
+/// Bytes that were read or written at once. They are there, and counted, as long as a page is a part of them.
+pub(crate) struct Run {
+    data: Bytes,
     held: Arc<AtomicU64>,
 }
 
@@ -28,7 +51,7 @@ impl Page {
             whole[valid.indices()].copy_from_slice(data);
             whole.into()
         };
-        Self::new(whole, valid.into(), held)
+        Self::new(Own::new(whole, held), valid.into())
     }
 
     /// A page that begins with `data`, followed by zeros; all of it is valid.
@@ -40,17 +63,33 @@ impl Page {
         } else {
             data[..block_bytes as usize].into()
         };
-        Self::new(whole, Span::new(0, block_bytes).into(), held)
+        Self::new(Own::new(whole, held), Span::new(0, block_bytes).into())
     }
 
-    fn new(data: Box<[u8]>, valid: Pieces, held: &Arc<AtomicU64>) -> Self {
-        // Relaxed, here and below: nothing depends on this sum.
-        held.fetch_add(data.len() as u64, Ordering::Relaxed);
-        Self { data, valid, held: Arc::clone(held) }
+    /// A page of a whole block that is a part of a [`Run`]; `None` if the run is too short to be kept.
+    pub(crate) fn part(run: &Bytes, block: &[u8]) -> Option<Self> {
+        let valid = Span::new(0, block.len() as u32).into();
+        (run.len() >= RUN_MIN).then(|| Self { data: Data::Part(run.slice_ref(block)), valid })
+    }
+
+    fn new(data: Own, valid: Pieces) -> Self {
+        Self { data: Data::Own(data), valid }
+    }
+
+    /// Returns the page in memory of its own, if it is a part of a run: a page that stays must not keep all
+    /// of that.
+    pub(crate) fn moved_out(&self, held: &Arc<AtomicU64>) -> Option<Self> {
+        match &self.data {
+            Data::Own(_) => None,
+            Data::Part(data) => Some(Self::new(Own::new(data[..].into(), held), self.valid)),
+        }
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
-        &self.data
+        match &self.data {
+            Data::Own(own) => &own.data,
+            Data::Part(data) => data,
+        }
     }
 
     pub(crate) fn valid(&self) -> Pieces {
@@ -62,29 +101,38 @@ impl Page {
     }
 
     pub(crate) fn is_whole(&self) -> bool {
-        self.covers(Span::new(0, self.data.len() as u32))
+        self.covers(Span::new(0, self.bytes().len() as u32))
     }
 
     /// Returns the page, completed by data from the back end, and by zeros after its end.
     pub(crate) fn completed(&self, loaded: &[u8]) -> Self {
-        let mut whole = Self::beginning(self.data.len() as u32, loaded, &self.held);
-        whole.lay_over(self);
-        whole
+        match &self.data {
+            Data::Own(own) => {
+                let mut whole = Self::beginning(own.data.len() as u32, loaded, &own.held);
+                whole.lay_over(self);
+                whole
+            }
+            // Such a page is whole.
+            Data::Part(_) => self.clone(),
+        }
     }
 
     /// Adds valid bytes of another page where this one has none. `valid` are the parts of both.
     pub(crate) fn lay_under(&mut self, older: &Self, valid: Pieces) {
-        let own = self.valid;
-        for gap in older.valid.iter().flat_map(|piece| own.gaps_in(piece)) {
-            self.data[gap.indices()].copy_from_slice(&older.data[gap.indices()]);
+        if let Data::Own(Own { data, .. }) = &mut self.data {
+            for gap in older.valid.iter().flat_map(|piece| self.valid.gaps_in(piece)) {
+                data[gap.indices()].copy_from_slice(&older.bytes()[gap.indices()]);
+            }
         }
         self.valid = valid;
     }
 
     /// Writes the valid bytes of another page over those of this one, which is whole.
-    pub(crate) fn lay_over(&mut self, newer: &Self) {
-        for piece in newer.valid.iter() {
-            self.data[piece.indices()].copy_from_slice(&newer.data[piece.indices()]);
+    fn lay_over(&mut self, newer: &Self) {
+        if let Data::Own(Own { data, .. }) = &mut self.data {
+            for piece in newer.valid.iter() {
+                data[piece.indices()].copy_from_slice(&newer.bytes()[piece.indices()]);
+            }
         }
     }
 
@@ -94,14 +142,60 @@ impl Page {
             let known = piece.start.max(span.start)..piece.end.min(span.end);
             if known.start < known.end {
                 let to = (known.start - span.start) as usize..(known.end - span.start) as usize;
-                read[to].copy_from_slice(&self.data[known.start as usize..known.end as usize]);
+                read[to].copy_from_slice(&self.bytes()[known.start as usize..known.end as usize]);
             }
         }
     }
 
     /// Returns a part of a page, without a copy: the page exists as long as somebody has it.
     pub(crate) fn share(self: Arc<Self>, span: Span) -> Bytes {
-        Bytes::from_owner(Shared { page: self, span })
+        match &self.data {
+            Data::Own(_) => Bytes::from_owner(Shared { page: self, span }),
+            Data::Part(data) => data.slice(span.indices()),
+        }
+    }
+}
+
+impl Own {
+    fn new(data: Box<[u8]>, held: &Arc<AtomicU64>) -> Self {
+        // Relaxed, here and below: nothing depends on this sum.
+        held.fetch_add(data.len() as u64, Ordering::Relaxed);
+        Self { data, held: Arc::clone(held) }
+    }
+}
+
+impl Clone for Own {
+    fn clone(&self) -> Self {
+        Self::new(self.data.clone(), &self.held)
+    }
+}
+
+impl Drop for Own {
+    fn drop(&mut self) {
+        self.held.fetch_sub(self.data.len() as u64, Ordering::Relaxed);
+    }
+}
+
+impl Run {
+    /// Returns the bytes, counted if pages may be parts of them.
+    pub(crate) fn counted(data: Bytes, held: &Arc<AtomicU64>) -> Bytes {
+        if data.len() < RUN_MIN {
+            return data;
+        }
+        held.fetch_add(data.len() as u64, Ordering::Relaxed);
+        Bytes::from_owner(Self { data, held: Arc::clone(held) })
+    }
+}
+
+impl AsRef<[u8]> for Run {
+    fn as_ref(&self) -> &[u8] {
+        &self.data
+    }
+}
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        self.held.fetch_sub(self.data.len() as u64, Ordering::Relaxed);
     }
 }
 
@@ -113,19 +207,7 @@ struct Shared {
 
 impl AsRef<[u8]> for Shared {
     fn as_ref(&self) -> &[u8] {
-        &self.page.data[self.span.indices()]
-    }
-}
-
-impl Clone for Page {
-    fn clone(&self) -> Self {
-        Self::new(self.data.clone(), self.valid, &self.held)
-    }
-}
-
-impl Drop for Page {
-    fn drop(&mut self) {
-        self.held.fetch_sub(self.data.len() as u64, Ordering::Relaxed);
+        &self.page.bytes()[self.span.indices()]
     }
 }
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use loligo_cache::{Cache, Error, Mode, Options};
+use bytes::Bytes;
+use loligo_cache::{Backend, Cache, Error, Mode, Options, Target};
 use place::{Failure, Store};
 
 const BLOCK: usize = 4096;
@@ -225,6 +226,50 @@ async fn dropped_it_is_written_back() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     assert_eq!(store.content(0), [1; BLOCK]);
+}
+
+/// A back end whose only object is this long one.
+struct Long(Bytes);
+
+impl Backend for Long {
+    type Error = Failure;
+
+    async fn read(&self, _: u64, offset: u64, len: u64) -> Result<Bytes, Failure> {
+        let end = self.0.len() as u64;
+        Ok(self.0.slice(end.min(offset) as usize..end.min(offset + len) as usize))
+    }
+
+    async fn write(&self, _: u64, _: Vec<(u64, Vec<Bytes>)>) -> Result<(), Failure> {
+        Ok(())
+    }
+}
+
+#[tokio::test]
+async fn a_long_answer_is_cached_without_a_copy_and_written_over_beside_it() {
+    let mut expected: Vec<u8> = (0..256 * BLOCK + 100).map(|at| (at / 1000) as u8).collect();
+    let answer = Bytes::from(expected.clone());
+    let cache = Cache::new(Options { read_ahead_max: 0, ..Options::of_size(16 << 20) });
+    let file = cache.open("f", Long(answer.clone()));
+    let mut pieces = Vec::new();
+    file.read_to(0, (0, expected.len()), Target::Pieces(&mut pieces)).await.unwrap();
+    assert_eq!(pieces.concat(), expected);
+    let is_shared = |piece: &Bytes| answer.as_ptr_range().contains(&piece.as_ptr());
+    let shared = pieces.iter().filter(|piece| is_shared(piece)).count();
+    assert_eq!((shared, pieces.len()), (256, 257), "the last block is not whole");
+    assert_eq!(cache.usage().held, (answer.len() + BLOCK) as u64);
+
+    for at in [10, BLOCK, 3 * BLOCK - 1, 200 * BLOCK] {
+        file.write(0, at as u64, &[255; BLOCK]).await.unwrap();
+        expected[at..at + BLOCK].fill(255);
+    }
+    let mut read = vec![0; expected.len()];
+    assert!(file.try_read(0, 0, &mut read).is_some());
+    assert!(read == expected, "written over, without a further read");
+    assert!(pieces.concat() == answer, "a piece stays as it was");
+    file.discard_all().await;
+    assert!(cache.usage().held > 0, "pieces are held");
+    drop(pieces);
+    assert_eq!(cache.usage().held, 0);
 }
 
 #[tokio::test]

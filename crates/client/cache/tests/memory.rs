@@ -101,6 +101,44 @@ fn answers_on_their_way_are_within_what_was_configured() {
     assert!(part <= 1.05, "{part}");
 }
 
+/// Pages share what was read with them. Of each long read a little stays: what was read again, or what was
+/// not written over. That must not keep the rest.
+#[test]
+fn what_stays_of_long_reads_is_within_what_was_configured() {
+    const OBJECT: usize = 2 << 20;
+    const BLOCK: usize = 4096;
+    let _one = ONE.lock();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_time().build().unwrap();
+    runtime.block_on(async {
+        let size = 32 << 20;
+        let mut buf = vec![0; OBJECT];
+        for is_written_over in [false, true] {
+            let before = BYTES.load(Ordering::Relaxed);
+            let file = Cache::new(Options::of_size(size)).open("f", Zeros);
+            let mut most = 0;
+            for object in 0..200 {
+                file.read(object, 0, &mut buf).await.unwrap();
+                for at in (0..OBJECT).step_by(64 * BLOCK) {
+                    if is_written_over {
+                        let rest = &buf[at + BLOCK..at + 64 * BLOCK];
+                        file.write(object, (at + BLOCK) as u64, rest).await.unwrap();
+                    } else {
+                        for earlier in object.saturating_sub(20)..=object {
+                            file.try_read(earlier, at as u64, &mut [0; BLOCK]);
+                        }
+                    }
+                }
+                most = most.max(BYTES.load(Ordering::Relaxed) - before);
+            }
+            let part = most as f64 / size as f64;
+            println!("written over: {is_written_over}, most: {part:.3}");
+            assert!(part <= 1.05, "{part}");
+            drop(file);
+        }
+    });
+}
+
 #[test]
 fn memory_is_what_was_configured_and_hits_allocate_nothing() {
     let _one = ONE.lock();

@@ -199,6 +199,8 @@ impl File {
         read_pieces_at(offset: u64, len: u64) -> Vec<Bytes>;
         /// See [`crate::File::write_at`].
         write_at(offset: u64, data: impl Into<Bytes>) -> ();
+        /// See [`crate::File::write_owned_at`].
+        write_owned_at(offset: u64, data: impl Into<Bytes>) -> ();
         /// See [`crate::File::write_back_at`].
         write_back_at(offset: u64, data: impl Into<Bytes>) -> ();
         /// See [`crate::File::append`].

@@ -66,6 +66,15 @@ impl Backend for Backing {
     }
 }
 
+/// What the cache keeps of a write.
+#[derive(Clone, Copy)]
+pub(crate) enum Keep {
+    /// A copy.
+    Copy,
+    /// The data itself, if it is long.
+    Data,
+}
+
 /// The cache as one open file uses it.
 pub(crate) struct Cached {
     file: CachedFile<Backing>,
@@ -151,14 +160,17 @@ impl Cached {
     pub(crate) async fn write(
         &self,
         layout: &Layout,
-        offset: u64,
-        data: &[u8],
+        (offset, data, keep): (u64, &Bytes, Keep),
         mut wrote: impl FnMut(u64),
     ) -> Result<(), Error> {
         for (at, object, object_offset, len) in units(layout, offset, offset + data.len() as u64) {
             let from = (at - offset).saturating_as::<usize>();
-            let part = &data[from..from + len];
-            let done = self.file.write(object, object_offset, part).await;
+            let done = match keep {
+                Keep::Copy => self.file.write(object, object_offset, &data[from..from + len]).await,
+                Keep::Data => {
+                    self.file.write_shared(object, object_offset, data.slice(from..from + len)).await
+                }
+            };
             // A part of what failed may be there.
             wrote(at + len as u64);
             done.map_err(of_cache)?;

@@ -194,6 +194,8 @@ pub(crate) enum Op {
         data: Bytes,
         /// The kernel writes back what a program has put into pages of a mapped file.
         of_pages: bool,
+        /// The data is most of the memory that it keeps.
+        is_alone: bool,
     },
     StatFs,
     Release {
@@ -285,6 +287,11 @@ impl Form {
     /// less data is copied.
     fn is_shared(self, len: usize) -> bool {
         len >= (self.write_max / 2) as usize
+    }
+
+    /// Whether so much data is most of the memory for a request.
+    fn is_alone(self, len: usize) -> bool {
+        len >= (self.write_max - self.write_max / 8) as usize
     }
 }
 
@@ -424,11 +431,13 @@ fn write(request: &Bytes, f: &mut Fields<'_>, form: Form) -> Result<Op, TooShort
     let (fh, offset, size, flags) = (f.u64()?, f.u64()?, f.u32()?, f.u32()?);
     f.skip::<16>()?;
     let data = f.bytes(size as usize)?;
-    let data = match form.is_shared(data.len()) {
+    let (is_shared, is_alone) = (form.is_shared(data.len()), form.is_alone(data.len()));
+    let data = match is_shared {
         true => request.slice_ref(data),
         false => Bytes::copy_from_slice(data),
     };
-    Ok(Op::Write { fh, offset, data, of_pages: flags & OF_PAGES != 0 })
+    let is_alone = is_alone || !is_shared;
+    Ok(Op::Write { fh, offset, data, of_pages: flags & OF_PAGES != 0, is_alone })
 }
 
 fn set_xattr(f: &mut Fields<'_>, has_long_setxattr: bool) -> Result<Op, TooShort> {
@@ -474,7 +483,7 @@ mod tests {
         for (flags, of_pages) in [(4, false), (5, true)] {
             let body = Body::default().u64(3).u64(4096).u32(5).u32(flags).u64(0).u64(0).bytes(b"hello").0;
             let data = Bytes::from_static(b"hello");
-            assert_eq!(parsed(16, &body), Ok(Op::Write { fh: 3, offset: 4096, data, of_pages }));
+            assert_eq!(parsed(16, &body), Ok(Op::Write { fh: 3, offset: 4096, data, of_pages, is_alone: true }));
             assert_eq!(parsed(16, &body[..body.len() - 1]), Err(TooShort));
         }
         let body = Body::default().u32(2).u32(1).u32(1).u32(0).bytes(b"user.a\0xy").0;
@@ -485,11 +494,15 @@ mod tests {
 
     #[test]
     fn data_of_large_writes_is_not_copied() {
-        for (len, is_copied) in [(4095, true), (4096, false), (8192, false)] {
+        for (len, is_copied, alone) in
+            [(4095, true, true), (4096, false, false), (7167, false, false), (7168, false, true), (8192, false, true)]
+        {
             let body = Body::default().u64(3).u64(0).u32(len).u32(0).u64(0).u64(0).zeros(len as usize).0;
             let request = Bytes::from(request(16, &body));
-            let Ok((_, Ok(Op::Write { data, .. }))) = parse(&request, FORM) else { panic!("a write") };
-            assert_eq!(data.len(), len as usize);
+            let Ok((_, Ok(Op::Write { data, is_alone, .. }))) = parse(&request, FORM) else {
+                panic!("a write")
+            };
+            assert_eq!((data.len(), is_alone), (len as usize, alone));
             assert_eq!(!request.as_ptr_range().contains(&data.as_ptr()), is_copied, "{len} bytes");
         }
     }

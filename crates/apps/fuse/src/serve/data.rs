@@ -34,14 +34,17 @@ impl Server {
     pub(super) async fn data(&self, head: &Head, op: Op) -> Result<Answer, Error> {
         match op {
             Op::Read { fh, offset, size } => self.read(head, fh, (offset, size)).await,
-            Op::Write { fh, offset, data, of_pages } => {
+            Op::Write { fh, offset, data, of_pages, is_alone } => {
                 let (opened, len) = (self.opened_file(fh)?, data.len().saturating_as::<u32>());
                 if of_pages {
                     opened.file.write_back_at(offset, data).await?;
                     return Ok(Answer::written(len));
                 }
                 let began = opened.pages.write_begins();
-                let done = opened.file.write_at(offset, data).await;
+                let done = match is_alone {
+                    true => opened.file.write_owned_at(offset, data).await,
+                    false => opened.file.write_at(offset, data).await,
+                };
                 if opened.pages.write_ends(began) {
                     self.invalidations.turned_bad(head.node, &opened.pages);
                 }

@@ -10,6 +10,7 @@ use tokio::task::coop::consume_budget;
 
 use super::File;
 use crate::attributes::Changes;
+use crate::cached::Keep;
 use crate::error::Error;
 use crate::mds::Use;
 
@@ -27,7 +28,19 @@ impl File {
         if self.options.append {
             return self.append(data).await.map(drop);
         }
-        self.write_here(offset, data.into()).await
+        self.write_here(offset, data.into(), Keep::Copy).await
+    }
+
+    /// As [`File::write_at`]; but the cache may keep all of `data` as long as it has a part of it, instead of a
+    /// copy of that part: for a long buffer that nobody else needs, and not for a small part of a larger one.
+    ///
+    /// # Errors
+    /// As [`File::write_at`].
+    pub async fn write_owned_at(&self, offset: u64, data: impl Into<Bytes>) -> Result<(), Error> {
+        if self.options.append {
+            return self.append(data).await.map(drop);
+        }
+        self.write_here(offset, data.into(), Keep::Data).await
     }
 
     /// Writes at an offset, also if the file was opened to append: a cache above this client writes back what
@@ -36,10 +49,10 @@ impl File {
     /// # Errors
     /// As [`File::write_at`].
     pub async fn write_back_at(&self, offset: u64, data: impl Into<Bytes>) -> Result<(), Error> {
-        self.write_here(offset, data.into()).await
+        self.write_here(offset, data.into(), Keep::Copy).await
     }
 
-    async fn write_here(&self, offset: u64, data: Bytes) -> Result<(), Error> {
+    async fn write_here(&self, offset: u64, data: Bytes, keep: Keep) -> Result<(), Error> {
         self.may_write()?;
         if data.is_empty() {
             return Ok(());
@@ -59,7 +72,7 @@ impl File {
         match cached.filter(|_| !self.is_direct()) {
             Some(cached) => {
                 let layout = writing.view.objects()?.layout();
-                cached.write(layout, offset, &data, |end| self.wrote(end, true)).await?;
+                cached.write(layout, (offset, &data, keep), |end| self.wrote(end, true)).await?;
             }
             None => self.write_through(&writing, offset, data).await?,
         }
@@ -105,7 +118,7 @@ impl File {
         let _turn = self.appends.lock().await;
         self.fs.core.know_size(&self.inode, u64::MAX).await?;
         let at = self.inode.data.size();
-        self.write_here(at, data.into()).await?;
+        self.write_here(at, data.into(), Keep::Copy).await?;
         Ok(at)
     }
 

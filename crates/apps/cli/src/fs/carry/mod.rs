@@ -65,7 +65,7 @@ pub(super) async fn copy(mount: &Mount, source: &Name, to: &Name, window: u64) -
     let each = starts.map(|at| async move {
         let piece = from.read_at(at, PIECE_BYTES).await?;
         let len = piece.len() as u64;
-        file.write_at(at, piece).await.map(|()| len)
+        file.write_owned_at(at, piece).await.map(|()| len)
     });
     let mut under_way = std::pin::pin!(stream::iter(each).buffer_unordered(pieces(window)));
     let mut bytes = 0;

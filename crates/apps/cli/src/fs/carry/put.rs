@@ -168,7 +168,8 @@ impl Putting<'_> {
         let (mut under_way, mut at, mut written) = (FuturesOrdered::new(), from, from);
         let mut noted_at = Instant::now();
         loop {
-            let mut piece = Vec::new();
+            // One that grows would be copied at each step.
+            let mut piece = Vec::with_capacity(PIECE_BYTES as usize);
             (&mut *source).take(PIECE_BYTES).read_to_end(&mut piece).context(reading)?;
             if piece.is_empty() {
                 break;
@@ -178,7 +179,7 @@ impl Putting<'_> {
             }
             let (begins, len) = (at, piece.len() as u64);
             at += len;
-            under_way.push_back(async move { file.write_at(begins, piece).await.map(|()| len) });
+            under_way.push_back(async move { file.write_owned_at(begins, piece).await.map(|()| len) });
             while under_way.len() >= pieces(self.transfer.window) {
                 let len = under_way.next().await.unwrap_or(Ok(0)).context(what)?;
                 self.bar.inc(len);
