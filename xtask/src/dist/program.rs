@@ -70,25 +70,27 @@ fn build_quickly() -> Result<PathBuf> {
 /// in shared libraries, finds none, and reads `/dev/random`, which an empty root does not have.
 const RANDOM: &str = r#"getrandom_backend="linux_getrandom""#;
 
-/// The target for which rustc links with its own lld. Other linkers do not know [`MERGE_EQUAL`].
+/// The target for which rustc links with its own lld. Other linkers do not know all of [`SMALL`].
 const LINKED_BY_LLD: &str = "x86_64-unknown-linux-gnu";
 
-/// Functions that are equal are there once. Rust does not promise that functions have different addresses.
-const MERGE_EQUAL: &str = " -Clink-arg=-Wl,--icf=all";
+/// Functions that are equal are there once (Rust does not promise that functions have different addresses), as
+/// are the ends of strings, and the places that hold addresses are a map of bits instead of a table.
+const SMALL: &str = " -Clink-arg=-Wl,--icf=all,-O2,-z,pack-relative-relocs";
 
 /// No shared libraries, and no folder of this machine in the program: two machines make equal files. Cargo
 /// forgets `strip` for a package that has another setting of its own in the profile.
 fn rust_flags(target: &str) -> Result<String> {
     let renamed =
         folders()?.map(|(folder, name)| format!(" --remap-path-prefix={}={name}", folder.display()));
-    let merge = if target == LINKED_BY_LLD { MERGE_EQUAL } else { "" };
+    let small = if target == LINKED_BY_LLD { SMALL } else { "" };
     let renamed = renamed.concat();
-    Ok(format!("-Ctarget-feature=+crt-static -Cstrip=symbols{merge} --cfg {RANDOM}{renamed}"))
+    Ok(format!("-Ctarget-feature=+crt-static -Cstrip=symbols{small} --cfg {RANDOM}{renamed}"))
 }
 
+/// No panic passes through C: its functions need no tables for it.
 fn c_flags() -> Result<String> {
     let renamed = folders()?.map(|(folder, name)| format!("-ffile-prefix-map={}={name} ", folder.display()));
-    Ok(renamed.concat())
+    Ok(format!("{}-fno-asynchronous-unwind-tables -fno-unwind-tables", renamed.concat()))
 }
 
 /// The folders whose names compilers would write into what they make, and what stands for them there.

@@ -10,51 +10,59 @@ unsafe extern "C" {
     fn mi_collect(force: bool);
 }
 
-/// Gives the kernel the free memory of the calling thread's heap, and the pages of the program's code: most
-/// of it ran for the start alone. Code that runs again is mapped again, 64 KiB at a time, which takes a
-/// microsecond or two.
+/// Gives the kernel the free memory of the calling thread's heap, and the pages of the program's file that are as
+/// in it: most of its code ran, and most of its texts were read, for the start alone. What is used again is
+/// mapped again, 64 KiB at a time, which takes a microsecond or two.
 ///
 /// To be called by the thread that has started the program, when it has nothing to do but wait.
 pub fn rest() {
+    // Before: the description of all mappings is long.
+    let parts = parts();
     // SAFETY: frees only what is unused.
     unsafe { mi_collect(true) };
     area::rests();
-    let maps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
-    let program = fs::read_link("/proc/self/exe").unwrap_or_default();
-    for code in program.to_str().into_iter().flat_map(|program| code_of(&maps, program)) {
+    for part in parts {
         // SAFETY: the pages of the range are as in the program's file, and nobody may write to them. Whoever
         // needs one, this thread at once, gets it from there again.
         unsafe {
             libc::madvise(
-                ptr::with_exposed_provenance_mut::<c_void>(code.start),
-                code.len(),
+                ptr::with_exposed_provenance_mut::<c_void>(part.start),
+                part.len(),
                 libc::MADV_DONTNEED,
             )
         };
     }
 }
 
-/// Returns the mappings of a file that may be executed and not written to, and of which each page is as in
-/// the file: not those into which a debugger or a probe has put its breakpoints. `maps` is as
-/// `/proc/PID/smaps`.
-fn code_of<'m>(maps: &'m str, file: &'m str) -> impl Iterator<Item = Range<usize>> + 'm {
-    let mut code = None;
+/// Returns where the program's file is mapped, as far as it is unchanged.
+fn parts() -> Vec<Range<usize>> {
+    let maps = fs::read_to_string("/proc/self/smaps").unwrap_or_default();
+    let program = fs::read_link("/proc/self/exe").unwrap_or_default();
+    program.to_str().into_iter().flat_map(|program| parts_of(&maps, program)).collect()
+}
+
+/// Returns the mappings of a file that nobody may write to, and of which each page is as in the file: not those
+/// that the loader has put addresses into, or a debugger its breakpoints. `maps` is as `/proc/PID/smaps`.
+fn parts_of<'m>(maps: &'m str, file: &'m str) -> impl Iterator<Item = Range<usize>> + 'm {
+    let mut part = None;
     maps.lines().filter_map(move |line| match line.strip_prefix("Anonymous:") {
-        Some(changed) => code.take().filter(|_| changed.trim() == "0 kB"),
+        Some(changed) => part.take().filter(|_| changed.trim() == "0 kB"),
         None => {
-            code = code_at(line, file).or(code.take());
+            part = part_at(line, file).or(part.take());
             None
         }
     })
 }
 
-/// Returns the addresses of a mapping of a file's code, from the line that begins its description.
-fn code_at(line: &str, file: &str) -> Option<Range<usize>> {
+/// Returns the addresses of a mapping of a file that is only read or run, from the line that begins its
+/// description.
+fn part_at(line: &str, file: &str) -> Option<Range<usize>> {
     let (addresses, rest) = line.split_once(' ')?;
     let (start, end) = addresses.split_once('-')?;
-    let is_code = rest.starts_with("r-xp ") && rest.split_once('/')?.1 == file.strip_prefix('/')?;
+    let is_read = rest.starts_with("r-xp ") || rest.starts_with("r--p ");
+    let is_part = is_read && rest.split_once('/')?.1 == file.strip_prefix('/')?;
     let address = |text| usize::from_str_radix(text, 16).ok();
-    Some(address(start)?..address(end)?).filter(|range| is_code && range.start < range.end)
+    Some(address(start)?..address(end)?).filter(|range| is_part && range.start < range.end)
 }
 
 #[cfg(test)]
@@ -62,13 +70,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_code_of_the_program_is_dropped() {
+    fn only_unchanged_parts_of_the_program_are_dropped() {
         let mapping = |what: &str, changed_kib: u32| {
             format!("{what}\nRss:  64 kB\nAnonymous:  {changed_kib} kB\nVmFlags: rd\n")
         };
         let maps = [
             mapping("55d0a000-55d0b000 r--p 00000000 08:01 17 /usr/bin/loligo", 0),
-            mapping("55d0b000-55d0f000 r-xp 00001000 08:01 17 /usr/bin/loligo", 0),
+            mapping("55d0b000-55d0e000 r-xp 00001000 08:01 17 /usr/bin/loligo", 0),
+            mapping("55d0e000-55d0f000 r--p 00004000 08:01 17 /usr/bin/loligo", 4),
             mapping("55d0f000-55d10000 rw-p 00005000 08:01 17 /usr/bin/loligo", 4),
             mapping("55d10000-55d11000 r-xp 00006000 08:01 17 /usr/bin/loligo", 4),
             mapping("7f000000-7f001000 r-xp 00000000 08:01 18 /usr/lib/libc.so.6", 0),
@@ -76,8 +85,9 @@ mod tests {
             mapping("7f002000-7f003000 rwxp 00000000 08:01 17 /usr/bin/loligo", 0),
         ]
         .concat();
-        assert!(code_of(&maps, "/usr/bin/loligo").eq(std::iter::once(0x55d0_b000..0x55d0_f000)));
-        assert_eq!(code_of("nonsense\n-\nAnonymous: 0 kB\n", "/usr/bin/loligo").count(), 0);
+        let parts: Vec<_> = parts_of(&maps, "/usr/bin/loligo").collect();
+        assert_eq!(parts, [0x55d0_a000..0x55d0_b000, 0x55d0_b000..0x55d0_e000]);
+        assert_eq!(parts_of("nonsense\n-\nAnonymous: 0 kB\n", "/usr/bin/loligo").count(), 0);
     }
 
     #[test]
