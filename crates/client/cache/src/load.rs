@@ -246,7 +246,11 @@ impl Load {
                         old.extend(block.fill(self.answer_of(answer, part.block)));
                     }
                     (false, Some(page)) if room.as_mut().is_some_and(Room::take) => {
-                        block.show(page, self.object.shelf.place(&self.memory, part.block));
+                        let place = self.object.shelf.place(&self.memory, part.block);
+                        if to.is_none() {
+                            place.expect_a_use();
+                        }
+                        block.show(page, place);
                     }
                     _ => {}
                 }

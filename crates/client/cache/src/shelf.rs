@@ -25,6 +25,9 @@ use crate::version::Version;
 const ROW: u32 = 16;
 /// The largest use count. Each use lets the block survive one round of the queue.
 const USES_MAX: u8 = 3;
+/// The use count of a block that was read for a reader yet to come: the first use is the one that it was read
+/// for, and counts as none. Otherwise whatever is read ahead once would count as used.
+const EXPECTED: u8 = u8::MAX;
 /// How often several pages are looked at before a reader gives up.
 const TRIES: usize = 3;
 
@@ -158,9 +161,10 @@ impl Row {
     /// Counts a use. Returns whether it is the first one of data that was read ahead. A block that is read
     /// again and again is not written to.
     fn hit(&self, at: usize) -> bool {
-        let uses = self.uses[at].load(Ordering::Relaxed);
-        if uses < USES_MAX {
-            self.uses[at].store(uses + 1, Ordering::Relaxed);
+        match self.uses[at].load(Ordering::Relaxed) {
+            EXPECTED => self.uses[at].store(0, Ordering::Relaxed),
+            uses if uses < USES_MAX => self.uses[at].store(uses + 1, Ordering::Relaxed),
+            _ => {}
         }
         self.marks[at].load(Ordering::Relaxed) && self.marks[at].swap(false, Ordering::Relaxed)
     }
@@ -187,11 +191,20 @@ impl Place {
         self.row.marks[self.at].store(true, Ordering::Relaxed);
     }
 
-    /// Decrements the use count. Returns `false` if it was 0.
+    /// A first use is expected, and does not count.
+    pub(crate) fn expect_a_use(&self) {
+        self.row.uses[self.at].store(EXPECTED, Ordering::Relaxed);
+    }
+
+    /// Decrements the use count. Returns `false` if it was 0, or if not even the expected use has come.
     pub(crate) fn forget_a_use(&self) -> bool {
-        let uses = self.row.uses[self.at].load(Ordering::Relaxed);
-        self.row.uses[self.at].store(uses.saturating_sub(1), Ordering::Relaxed);
-        uses > 0
+        match self.row.uses[self.at].load(Ordering::Relaxed) {
+            0 | EXPECTED => false,
+            uses => {
+                self.row.uses[self.at].store(uses - 1, Ordering::Relaxed);
+                true
+            }
+        }
     }
 }
 
@@ -248,6 +261,20 @@ mod tests {
         let reached: Vec<_> = (0..5).map(|_| shelf.copy(part(7), &mut buf)).collect();
         assert_eq!(reached, [Some(true), Some(false), Some(false), Some(false), Some(false)]);
         assert_eq!([(); 4].map(|()| place.forget_a_use()), [true, true, true, false]);
+    }
+
+    #[test]
+    fn the_use_that_a_block_was_read_for_does_not_count() {
+        let (shelf, memory) = (Shelf::new(), MemoryOf::<()>::new(Options::default()));
+        let place = shelf.place(&memory, 7);
+        place.expect_a_use();
+        place.put(page(&memory, 1));
+        let mut buf = vec![0; BLOCK as usize];
+        assert!(!place.forget_a_use());
+        assert_eq!(shelf.copy(part(7), &mut buf), Some(false));
+        assert!(!place.forget_a_use());
+        assert_eq!(shelf.copy(part(7), &mut buf), Some(false));
+        assert_eq!([(); 2].map(|()| place.forget_a_use()), [true, false]);
     }
 
     #[test]

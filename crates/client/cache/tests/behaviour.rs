@@ -281,7 +281,11 @@ async fn what_is_read_again_survives_a_scan() {
     for n in (0..200).cycle().take(600) {
         file.read(0, n * BLOCK as u64, &mut buf).await.unwrap();
     }
+    // Most of what is read comes ahead of its reader.
     for n in 0..10_000 {
+        if n % 16 == 0 {
+            file.fetch(1, n * BLOCK as u64, 16 * BLOCK as u64).await.unwrap();
+        }
         file.read(1, n * BLOCK as u64, &mut buf).await.unwrap();
     }
     let kept = (0..200).filter(|n| file.try_read(0, n * BLOCK as u64, &mut buf).is_some()).count();
