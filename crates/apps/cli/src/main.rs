@@ -113,23 +113,11 @@ fn run() -> Result<(), Failure> {
     if words.iter().any(|word| word == "mount") {
         mount::take_small_pages();
     }
-    let (cli, builder) = aside(|| command_line(words, bytes, called))?;
+    let (cli, builder) = command_line(words, bytes, called)?;
     carry_out(&cli, builder)
 }
 
-/// Runs what needs much memory for a moment on a thread of its own: all of that thread's memory goes with it,
-/// and what this thread keeps does not lie in between.
-fn aside<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    // As large as that of the main thread mostly is.
-    const STACK_BYTES: usize = 8 << 20;
-    std::thread::scope(|scope| {
-        let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
-        let done = thread.expect("a program has a second thread").join();
-        done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
-}
-
-/// Reads the command line. The description of all commands takes some megabytes.
+/// Reads the command line. The description of all commands takes some megabytes, which go when this returns.
 fn command_line(mut words: Vec<String>, bytes: usize, called: CalledAs) -> Result<(Cli, Builder), Failure> {
     let mut root = groups::offering(Cli::command());
     root.build();
