@@ -73,8 +73,8 @@ const RANDOM: &str = r#"getrandom_backend="linux_getrandom""#;
 /// The target for which rustc links with its own lld. Other linkers do not know all of [`SMALL`].
 const LINKED_BY_LLD: &str = "x86_64-unknown-linux-gnu";
 
-/// Functions that are equal are there once (Rust does not promise that functions have different addresses), as
-/// are the ends of strings, and the places that hold addresses are a map of bits instead of a table.
+/// Functions that are equal are there once (Rust does not promise that functions have different addresses),
+/// as are the ends of strings, and the places that hold addresses are a map of bits instead of a table.
 const SMALL: &str = " -Clink-arg=-Wl,--icf=all,-O2,-z,pack-relative-relocs";
 
 /// No shared libraries, and no folder of this machine in the program: two machines make equal files. Cargo

@@ -10,9 +10,9 @@ unsafe extern "C" {
     fn mi_collect(force: bool);
 }
 
-/// Gives the kernel the free memory of the calling thread's heap, and the pages of the program's file that are as
-/// in it: most of its code ran, and most of its texts were read, for the start alone. What is used again is
-/// mapped again, 64 KiB at a time, which takes a microsecond or two.
+/// Gives the kernel the free memory of the calling thread's heap, and the pages of the program's file that
+/// are as in it: most of its code ran, and most of its texts were read, for the start alone. What is used
+/// again is mapped again, 64 KiB at a time, which takes a microsecond or two.
 ///
 /// To be called by the thread that has started the program, when it has nothing to do but wait.
 pub fn rest() {
@@ -41,8 +41,9 @@ fn parts() -> Vec<Range<usize>> {
     program.to_str().into_iter().flat_map(|program| parts_of(&maps, program)).collect()
 }
 
-/// Returns the mappings of a file that nobody may write to, and of which each page is as in the file: not those
-/// that the loader has put addresses into, or a debugger its breakpoints. `maps` is as `/proc/PID/smaps`.
+/// Returns the mappings of a file that nobody may write to, and of which each page is as in the file: not
+/// those that the loader has put addresses into, or a debugger its breakpoints. `maps` is as
+/// `/proc/PID/smaps`.
 fn parts_of<'m>(maps: &'m str, file: &'m str) -> impl Iterator<Item = Range<usize>> + 'm {
     let mut part = None;
     maps.lines().filter_map(move |line| match line.strip_prefix("Anonymous:") {

@@ -193,9 +193,9 @@ impl<B: Backend> CachedFile<B> {
         self.write_from(object, offset, Data::Copied(data)).await
     }
 
-    /// As [`CachedFile::write`]; but of long data whole blocks are not copied: the cache keeps all of the data,
-    /// counted in [`Usage::held`], as long as it has one of them. For data that is not itself a small part of
-    /// something larger.
+    /// As [`CachedFile::write`]; but of long data whole blocks are not copied: the cache keeps all of the
+    /// data, counted in [`Usage::held`], as long as it has one of them. For data that is not itself a small
+    /// part of something larger.
     ///
     /// # Errors
     /// As [`CachedFile::write`].
@@ -206,7 +206,8 @@ impl<B: Backend> CachedFile<B> {
 
     async fn write_from(&self, object: u64, offset: u64, data: Data<'_>) -> Result<(), Error<B::Error>> {
         let memory = &self.source.memory;
-        let all: SmallVec<[Part; BATCH]> = parts(memory.options.block_bytes, offset, data.bytes().len()).collect();
+        let all: SmallVec<[Part; BATCH]> =
+            parts(memory.options.block_bytes, offset, data.bytes().len()).collect();
         for some in all.chunks(BATCH) {
             let mut left = some;
             while !left.is_empty() {
@@ -324,12 +325,7 @@ impl<B: Backend> CachedFile<B> {
 
     /// Writes parts until one needs bytes of its block that are not there. Returns the number of parts
     /// written.
-    async fn write_some(
-        &self,
-        object: u64,
-        data: Data<'_>,
-        some: &[Part],
-    ) -> Result<usize, Error<B::Error>> {
+    async fn write_some(&self, object: u64, data: Data<'_>, some: &[Part]) -> Result<usize, Error<B::Error>> {
         let source = &self.source;
         let mut dirtying = source.shared.wait_to_dirty(source, some.len() as u64).await?;
         let mut room = source.shared.wait_for_room(some.len() as u64).await;

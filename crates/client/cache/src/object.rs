@@ -19,7 +19,8 @@ use crate::memory::{self, MemoryOf};
 use crate::shelf::Shelf;
 
 /// Held to change some blocks of one object, or to look at their state, at most [`BATCH`] at a time; not to
-/// read them. A page's bytes are copied under it only where a part of a block is written.
+/// read them. A page's bytes are copied under it only where a part of a block is written, or where a block
+/// stays that came with others.
 static OBJECT: Class = Class::new("cache.object");
 /// Held to add or remove one object, or to list [`BATCH`] of them. Taken under an object's lock; no other
 /// lock is taken under it.

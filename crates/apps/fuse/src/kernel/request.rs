@@ -483,7 +483,10 @@ mod tests {
         for (flags, of_pages) in [(4, false), (5, true)] {
             let body = Body::default().u64(3).u64(4096).u32(5).u32(flags).u64(0).u64(0).bytes(b"hello").0;
             let data = Bytes::from_static(b"hello");
-            assert_eq!(parsed(16, &body), Ok(Op::Write { fh: 3, offset: 4096, data, of_pages, is_alone: true }));
+            assert_eq!(
+                parsed(16, &body),
+                Ok(Op::Write { fh: 3, offset: 4096, data, of_pages, is_alone: true })
+            );
             assert_eq!(parsed(16, &body[..body.len() - 1]), Err(TooShort));
         }
         let body = Body::default().u32(2).u32(1).u32(1).u32(0).bytes(b"user.a\0xy").0;
@@ -494,9 +497,13 @@ mod tests {
 
     #[test]
     fn data_of_large_writes_is_not_copied() {
-        for (len, is_copied, alone) in
-            [(4095, true, true), (4096, false, false), (7167, false, false), (7168, false, true), (8192, false, true)]
-        {
+        for (len, is_copied, alone) in [
+            (4095, true, true),
+            (4096, false, false),
+            (7167, false, false),
+            (7168, false, true),
+            (8192, false, true),
+        ] {
             let body = Body::default().u64(3).u64(0).u32(len).u32(0).u64(0).u64(0).zeros(len as usize).0;
             let request = Bytes::from(request(16, &body));
             let Ok((_, Ok(Op::Write { data, is_alone, .. }))) = parse(&request, FORM) else {

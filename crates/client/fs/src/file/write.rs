@@ -31,8 +31,9 @@ impl File {
         self.write_here(offset, data.into(), Keep::Copy).await
     }
 
-    /// As [`File::write_at`]; but the cache may keep all of `data` as long as it has a part of it, instead of a
-    /// copy of that part: for a long buffer that nobody else needs, and not for a small part of a larger one.
+    /// As [`File::write_at`]; but the cache may keep all of `data` as long as it has a part of it, instead of
+    /// a copy of that part: for a long buffer that nobody else needs, and not for a small part of a larger
+    /// one.
     ///
     /// # Errors
     /// As [`File::write_at`].
