@@ -1,9 +1,7 @@
 //! Callbacks that tell how far a change of a whole image has come.
 
-use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
 
 use loligo_wire::Errno;
 use pyo3::prelude::*;
@@ -35,15 +33,11 @@ impl Progress {
         Failure: From<E>,
     {
         let stop = Arc::new(AtomicBool::new(false));
-        let mut operation = Box::pin(operation(self.tell(Arc::clone(&stop))));
-        poll_fn(move |context| {
-            let polled = operation.as_mut().poll(context).map_err(Failure::from);
-            if polled.is_pending() && stop.load(Ordering::Relaxed) {
-                return Poll::Ready(Err(Errno::ECANCELED.into()));
-            }
-            polled
-        })
-        .await
+        let operation = operation(self.tell(Arc::clone(&stop)));
+        match loligo_rbd::stoppable(operation, || stop.load(Ordering::Relaxed)).await {
+            Some(done) => Ok(done?),
+            None => Err(Errno::ECANCELED.into()),
+        }
     }
 
     fn tell(self, stop: Arc<AtomicBool>) -> Tell {

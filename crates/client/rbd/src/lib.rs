@@ -87,6 +87,7 @@ pub use loligo_wire::rbd::{ParentSpec, SnapInfo, SnapKind};
 pub use pool::{
     NewImage, create, create_old, list, namespaces, pools, remove, remove_with_snapshots, rename, trash,
 };
+pub use progress::stoppable;
 pub use space::{Allocation, Usage, nonzero_runs};
 
 /// Futures of work on an image are `Send`.

@@ -33,21 +33,18 @@ impl Progress {
     {
         let stop = std::sync::Arc::new(AtomicI32::new(0));
         let heard = std::sync::Arc::clone(&stop);
-        let mut operation = Box::pin(operation(Box::new(move |done, total| {
+        let operation = operation(Box::new(move |done, total| {
             let Some(callback) = self.callback else { return };
             // SAFETY: the program gave the callback for this argument, which is valid during the call.
             let said = unsafe { callback(done, total, { self }.arg.0) };
             if said < 0 {
                 stop.store(said, Ordering::Relaxed);
             }
-        })));
-        wait(std::future::poll_fn(move |context| {
-            let polled = operation.as_mut().poll(context).map_err(Fail::from);
-            match heard.load(Ordering::Relaxed) {
-                0 => polled,
-                said if polled.is_pending() => std::task::Poll::Ready(Err(Fail(said))),
-                _ => polled,
-            }
-        }))
+        }));
+        let said = || heard.load(Ordering::Relaxed);
+        match wait(loligo_rbd::stoppable(operation, || said() < 0)) {
+            Some(done) => done.map_err(Fail::from),
+            None => Err(Fail(said())),
+        }
     }
 }

@@ -212,10 +212,14 @@ impl Image {
 impl Drop for Image {
     fn drop(&mut self) {
         let Some(stop) = self.stop.take() else { return };
-        let inner = Arc::clone(&self.inner);
-        self.runtime.spawn(async move {
+        let (inner, task) = (Arc::clone(&self.inner), self.task.take());
+        let closing = self.runtime.spawn(async move {
             let _ = inner.release_at_last().await;
             drop(stop);
+            if let Some(task) = task {
+                let _ = task.await;
+            }
         });
+        crate::progress::is_closing(closing);
     }
 }

@@ -70,3 +70,20 @@ async fn a_change_can_be_stopped_at_each_report() {
     let id = trash::list(&io).await.expect("a list")[0].id.clone();
     assert!(reports(|tell| trash::remove(&io, &id, false, tell)).await > 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_stopped_can_be_repeated_at_once() {
+    let (_server, io) = place().await;
+    for _ in 0..20 {
+        let new = NewImage { order: 16, features: features::DEFAULT, ..NewImage::of_size(1 << 20) };
+        loligo_rbd::create(&io, "disk", new).await.expect("made");
+        let image = Image::open(&io, "disk", Mode::ReadOnly).await.expect("opens");
+        let header = format!("rbd_header.{}", image.id());
+        image.close().await.expect("closes");
+        let reported = Cell::new(false);
+        let removal = loligo_rbd::remove(&io, "disk", |_, _| reported.set(true));
+        assert!(loligo_rbd::stoppable(removal, || reported.get()).await.is_none());
+        assert!(io.watchers(header).await.expect("a list").is_empty());
+        loligo_rbd::remove(&io, "disk", |_, _| {}).await.expect("nobody has it open");
+    }
+}
