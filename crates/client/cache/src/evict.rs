@@ -75,8 +75,7 @@ impl<T: Clone> Queues<T> {
         Self { shards, turn: AtomicUsize::new(0) }
     }
 
-    /// Adds a block. Returns its slot, and whether it is in the long queue.
-    pub(crate) fn add(&self, hash: u64, owner: T, block: u32) -> (Slot, bool) {
+    pub(crate) fn add(&self, hash: u64, owner: T, block: u32) -> Slot {
         self.shard(hash).lock().add(hash, owner, block)
     }
 
@@ -122,7 +121,7 @@ impl<T: Clone> Shard<T> {
         Self { nodes: Vec::new(), free: NONE, new: list(), used: list(), gone: vec![0; gone] }
     }
 
-    fn add(&mut self, hash: u64, owner: T, block: u32) -> (Slot, bool) {
+    fn add(&mut self, hash: u64, owner: T, block: u32) -> Slot {
         let memory = self.memory(hash);
         let is_used = *memory == known_as(hash);
         if is_used {
@@ -141,7 +140,7 @@ impl<T: Clone> Shard<T> {
             }
         };
         self.append(index, is_used);
-        (Slot(index), is_used)
+        Slot(index)
     }
 
     fn remove(&mut self, slot: Slot) -> Option<T> {
@@ -221,7 +220,7 @@ mod tests {
             let mut slots: HashMap<u32, Slot> = HashMap::new();
             for (step, block) in steps {
                 match (step, slots.get(&block).copied()) {
-                    (0 | 1, None) => drop(slots.insert(block, queues.add(hash(block), block, block).0)),
+                    (0 | 1, None) => drop(slots.insert(block, queues.add(hash(block), block, block))),
                     (0, Some(slot)) => queues.keep(hash(block), slot),
                     (2, Some(slot)) => {
                         prop_assert_eq!(queues.remove(hash(block), slot, block % 2 == 0), Some(block));

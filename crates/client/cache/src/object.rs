@@ -40,6 +40,9 @@ const KEPT_MAX: usize = 4;
 /// used.
 const LOOKS_MAX: usize = 128;
 
+/// The most blocks that are evicted for each block that comes, while pages keep too much memory.
+const EXTRA_MAX: u64 = 4;
+
 /// The memory of a cache, with the objects that own its blocks.
 pub(crate) type Memory = MemoryOf<Arc<Object>>;
 
@@ -219,11 +222,7 @@ impl Object {
         if !block.has_page() {
             state.blocks.remove(&number);
         } else if block.slot.is_none() {
-            let (slot, stays) = memory.queues.add(self.block_hash(number), Arc::clone(self), number);
-            block.slot = Some(slot);
-            if stays {
-                block.move_out(&memory.held);
-            }
+            block.slot = Some(memory.queues.add(self.block_hash(number), Arc::clone(self), number));
         }
     }
 
@@ -296,8 +295,9 @@ impl Object {
 impl Memory {
     /// Claims memory for blocks, evicting others. `None` if no more blocks can be evicted.
     pub(crate) fn room(&self, blocks: u64) -> Option<Room<'_>> {
-        // Pages that are gone may have left something of what was read with them.
-        (0..4 * blocks).take_while(|_| self.holds_too_much() && self.throw_out()).for_each(drop);
+        // Pages that are gone may have left something of what was read with them. A few more blocks go for
+        // each that comes: the rest of one run lies in several queues.
+        (0..EXTRA_MAX * blocks).take_while(|_| self.holds_too_much() && self.throw_out()).for_each(drop);
         loop {
             if let Some(room) = self.claim(blocks) {
                 return Some(room);

@@ -133,7 +133,7 @@ impl Model {
         let mut blocks = self.object.0.lock();
         let slot = blocks.get_mut(&block).expect("what is needed stays");
         assert!(slot.is_none(), "it is in the queue already");
-        *slot = Some(self.queues.add(hash(block), Arc::clone(&self.object), block).0);
+        *slot = Some(self.queues.add(hash(block), Arc::clone(&self.object), block));
     }
 
     fn bring_and_settle(&self, block: u32) {

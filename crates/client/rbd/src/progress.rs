@@ -7,7 +7,8 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 use tokio::task::JoinHandle;
 
 tokio::task_local! {
-    /// Hears of images that close in the background because the operation of this task was dropped.
+    /// Hears of images of this task's operation that close in the background: one handle for each image that
+    /// the operation drops instead of closing it.
     static CLOSING: UnboundedSender<JoinHandle<()>>;
 }
 
